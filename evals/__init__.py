@@ -1,0 +1,1 @@
+"""Is the text still right? The coding eval and the lossless check."""

@@ -1,0 +1,1 @@
+"""Drives the server under test and measures it."""

@@ -1,0 +1,1 @@
+"""Puts a preset in effect on the server, and proves it."""

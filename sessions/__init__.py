@@ -1,0 +1,1 @@
+"""A session's life: plan, engine, log, and everything read from the log afterwards."""

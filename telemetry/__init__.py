@@ -1,0 +1,1 @@
+"""What the machine did: GPUs and the server's own gauges."""

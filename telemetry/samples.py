@@ -1,0 +1,113 @@
+"""One reading of the machine: every field may be absent on its own (`None`), and a lost GPU is a state, not an end."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU at one moment.
+
+    Attributes:
+        memory_used_bytes: without the driver's reserve when `memory_kind` is "v2", with it when "v1".
+        utilisation: share of time a kernel ran in the driver's last sample period, 0 to 1.
+        power_w, power_limit_w: watts; `temperature_c`: degrees Celsius; clocks in MHz.
+        energy_j: joules since the driver was loaded.
+        throttle: names of active clock event reasons, idle and application clocks included.
+        pcie_tx_bytes, pcie_rx_bytes: counters since the driver was loaded.
+        state: "ok", "lost" (fell off the bus), or "absent" (was there before).
+    """
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    pci_bus_id: str | None = None
+    state: Literal["ok", "lost", "absent"] = "ok"
+    memory_used_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    memory_kind: Literal["v2", "v1"] | None = None
+    utilisation: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    throttle: tuple[str, ...] | None = None
+    energy_j: float | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    ecc_uncorrected: int | None = None
+    xid: int | None = None
+    note: str | None = None
+
+
+class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs at one moment: a line of `gpus.jsonl`.
+
+    Attributes:
+        t: seconds since the session's start; `poll_s`: what the reading itself took.
+        source: "nvml", "dcgm", "simulated"; `problem`: one clear line when there is nothing to read.
+        ours: indices of the GPUs that belong to the server; `ours_from`: how that is known.
+    """
+
+    t: float
+    source: str
+    gpus: tuple[GpuReading, ...] = ()
+    poll_s: float | None = None
+    problem: str | None = None
+    ours: tuple[int, ...] | None = None
+    ours_from: str | None = None
+    driver: str | None = None
+
+
+class ServerSample(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's own gauges at one moment: a line of `server.jsonl`. Ranks are summed where that is right.
+
+    Attributes:
+        running, waiting: requests; `token_usage`: share of the KV cache in use.
+        gen_throughput_tok_s: the server's own gauge; `decode_tok_s`: from counter deltas, exact.
+        generated_total, verify_calls_total, drafts_total, draft_tokens_total, accepted_total: counters as read;
+            those of SGLang move only when a request ends.
+        acceptance_gauge: the server's last-window gauge, under the server's own definition.
+        acceptance_lifetime: mean since start or the last flush.
+        counters_reset: a counter went backwards since the last sample.
+    """
+
+    t: float
+    source: str
+    running: int | None = None
+    waiting: int | None = None
+    token_usage: float | None = None
+    cache_hit_rate: float | None = None
+    gen_throughput_tok_s: float | None = None
+    decode_tok_s: float | None = None
+    decode_tokens_total: float | None = None
+    generated_total: float | None = None
+    verify_calls_total: float | None = None
+    drafts_total: float | None = None
+    draft_tokens_total: float | None = None
+    accepted_total: float | None = None
+    accepted_per_position: tuple[float, ...] | None = None
+    acceptance_gauge: float | None = None
+    acceptance_lifetime: float | None = None
+    counters_reset: bool = False
+    ranks: int = 1
+    fetch_s: float | None = None
+    problem: str | None = None
+
+
+class GpuSource(Protocol):
+    """Whatever can read the GPUs: NVML, DCGM's exporter, the simulated server."""
+
+    name: str
+
+    def read(self, t: float) -> GpuSample:
+        """Reads all GPUs once; blocking, called on the poller's own thread; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what it holds."""
+        ...

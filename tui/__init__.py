@@ -1,0 +1,1 @@
+"""What the operator sees and types: command line, live screens."""
