@@ -5,7 +5,8 @@ SpectopError
 ├── SessionError       a session folder: not found, ambiguous, newer schema, locked by another engine
 │   ├── SessionNotFound
 │   ├── NewerSchema
-│   └── SessionLocked
+│   ├── SessionLocked
+│   └── DiskFull       no room for the log; nothing is lost yet, and the writer can try again
 ├── EngineLost         the engine's process went away while a terminal watched
 └── ServerUnprepared   the server could not be put in the asked state (exit status 3)
 """
@@ -46,6 +47,12 @@ class NewerSchema(SessionError):
 
 class SessionLocked(SessionError):
     """Raised when another engine already writes to the session."""
+
+
+class DiskFull(SessionError):
+    """Raised when the log cannot be written for want of room; the lines are kept, `SessionLog.retry` goes on."""
+
+    exit_status = 1
 
 
 class EngineLost(SpectopError):
