@@ -113,6 +113,14 @@ class ServerWindow(msgspec.Struct, frozen=True, kw_only=True):
     counters_reset: bool = False
 
 
+class GoodputLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request must keep to count for goodput, in seconds; a limit not given does not bind."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+
 class GpuWindow(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's GPUs did over the steady window; lists are by GPU.
 
@@ -139,7 +147,11 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
         decode_tok_s: per-user speed; `tpot_s` its inverse; `chunk_gap_s` times between token-bearing chunks.
         acceptance_length: tokens a verify step, bonus included; ratio of sums.
         effective_concurrency: time-average number of running requests over the steady window, client side.
-        accepted_histogram: steps by number of accepted drafts; `survival`: share of steps accepting >= k drafts.
+        verify_steps, committed_tokens: the two sums whose ratio `acceptance_length` is, where the source has them.
+        accepted_histogram: steps by number of accepted drafts, from 0; `survival`: share of steps that accepted at
+            least 1, 2, ... drafts.
+        unmeasured: valid requests without a token count.
+        repetitions: how many repetitions these figures are over.
     """
 
     prompt_tokens_mean: float | None = None
@@ -159,6 +171,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_length: float | None = None
     acceptance_source: str | None = None
     accept_rate: float | None = None
+    verify_steps: float | None = None
+    committed_tokens: float | None = None
     accepted_histogram: tuple[int, ...] | None = None
     survival: tuple[float, ...] | None = None
     effective_concurrency: float | None = None
@@ -171,6 +185,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     steady_start_t: float | None = None
     steady_end_t: float | None = None
     requests: RequestCounts = RequestCounts()
+    unmeasured: int = 0
+    repetitions: int = 1
     goodput: float | None = None
     cached_token_share: float | None = None
     energy_j_per_tok: float | None = None

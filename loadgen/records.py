@@ -32,6 +32,7 @@ class AcceptanceSource(StrEnum):
     """Where speculative counts came from, best first; figures of different sources are never averaged together."""
 
     PER_REQUEST = "per-request"
+    PER_REQUEST_TOKENS = "per-request-tokens"  # a request's tokens and verify steps; its accepted drafts unknown
     COUNTERS = "counters"
     TOKENS_PER_VERIFY = "tokens-per-verify"
     LIFETIME = "lifetime-mean"
