@@ -17,7 +17,10 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
         energy_j: joules since the driver was loaded.
         throttle: names of active clock event reasons, idle and application clocks included.
         pcie_tx_bytes, pcie_rx_bytes: counters since the driver was loaded.
-        state: "ok", "lost" (fell off the bus), or "absent" (was there before).
+        state: "ok", "lost" (fell off the bus), or "absent" (was there before, nothing can be read now).
+        mig: the GPU is cut into MIG slices: its figures are those of the whole GPU, not of a slice.
+        pcie_tx_bytes_s, pcie_rx_bytes_s: bytes a second, only where the slow call was asked for or nothing else is.
+        read_after_s: seconds after the sample's `t` at which this GPU's counters were read.
     """
 
     index: int
@@ -42,6 +45,10 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     ecc_uncorrected: int | None = None
     xid: int | None = None
     note: str | None = None
+    mig: bool = False
+    pcie_tx_bytes_s: float | None = None
+    pcie_rx_bytes_s: float | None = None
+    read_after_s: float | None = None
 
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +57,8 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         t: seconds since the session's start; `poll_s`: what the reading itself took.
         source: "nvml", "dcgm", "simulated"; `problem`: one clear line when there is nothing to read.
-        ours: indices of the GPUs that belong to the server; `ours_from`: how that is known.
+        ours: indices of the GPUs that belong to the server; `ours_from`: how that is known, in words;
+            `ours_warning`: what is ambiguous about it.
     """
 
     t: float
@@ -60,6 +68,7 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     ours: tuple[int, ...] | None = None
     ours_from: str | None = None
+    ours_warning: str | None = None
     driver: str | None = None
 
 
@@ -71,9 +80,17 @@ class ServerSample(msgspec.Struct, frozen=True, kw_only=True):
         gen_throughput_tok_s: the server's own gauge; `decode_tok_s`: from counter deltas, exact.
         generated_total, verify_calls_total, drafts_total, draft_tokens_total, accepted_total: counters as read;
             those of SGLang move only when a request ends.
-        acceptance_gauge: the server's last-window gauge, under the server's own definition.
-        acceptance_lifetime: mean since start or the last flush.
+        acceptance_gauge: the server's last-window gauge, under the server's own definition, which
+            `acceptance_gauge_label` says in words.
+        acceptance_lifetime: mean since start or the last flush; absent where several ranks have different ones, which
+            `acceptance_by_rank` then holds (they can't be averaged without their weights).
+        cache_hit_rate: SGLang: of its last prefill batch; vLLM: of the tokens queried since the last sample.
+        queue_time_mean_s: of the requests that left the queue since the last sample.
         counters_reset: a counter went backwards since the last sample.
+        stale: nothing runs, so the server's gauges tell of its last work; `gen_throughput_tok_s` is absent then, and
+            `gen_throughput_last_tok_s` holds what the gauge still shows.
+        ranks: data-parallel ranks or engines that reported.
+        problem: what could not be read and why, in one line; the other fields still count.
     """
 
     t: float
@@ -94,6 +111,11 @@ class ServerSample(msgspec.Struct, frozen=True, kw_only=True):
     acceptance_gauge: float | None = None
     acceptance_lifetime: float | None = None
     counters_reset: bool = False
+    stale: bool = False
+    gen_throughput_last_tok_s: float | None = None
+    acceptance_gauge_label: str | None = None
+    acceptance_by_rank: tuple[float | None, ...] | None = None
+    queue_time_mean_s: float | None = None
     ranks: int = 1
     fetch_s: float | None = None
     problem: str | None = None

@@ -1,0 +1,379 @@
+"""The local GPUs through the real NVML: what each can tell, and a clear line where it can't.
+
+One object, one thread: `read` blocks in the driver and belongs on the poller's thread alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import time
+from typing import Any
+
+import msgspec
+
+from telemetry import nvml, ownership
+from telemetry.nvml import Handle
+from telemetry.nvml import binding as pynvml
+from telemetry.ownership import Device, Ownership, ServerHint
+from telemetry.samples import GpuReading, GpuSample
+from telemetry.throttle import throttle_names
+
+SLOW_EVERY_S = 10.0
+"""Power limits, ECC counts and process lists change rarely and cost more: read this often."""
+RETRY_FIRST_S = 5.0
+RETRY_MAX_S = 300.0
+LOST_RETRY_S = 60.0
+UNSUPPORTED_RETRY_S = 60.0
+
+NOT_SUPPORTED_MEMORY = "memory not reported (unified memory?)"
+WHOLE_GPU = "MIG is on: figures are of the whole GPU"
+
+
+class _Slow(msgspec.Struct):
+    """What is read every `SLOW_EVERY_S` and kept in between."""
+
+    power_limit_w: float | None = None
+    ecc_uncorrected: int | None = None
+    mig: bool = False
+    pids: tuple[int, ...] = ()
+    at: float = -math.inf
+
+
+class _Gpu:
+    """One device, its fixed facts and what is kept between readings."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.slow = _Slow()
+        self.xid: int | None = None
+        self.ask_again_at = -math.inf
+        self.lost: str | None = None
+        handle.begin(retry_absent=True)
+        uuid = nvml.text(handle.read("uuid", pynvml.nvmlDeviceGetUUID))
+        name = nvml.text(handle.read("name", pynvml.nvmlDeviceGetName))
+        pci = handle.read("pci", pynvml.nvmlDeviceGetPciInfo)
+        self.device = Device(
+            index=handle.index,
+            uuid=uuid,
+            name=name,
+            pci_bus_id=nvml.text(pci.busId) if pci is not None else None,
+            mig_uuids=_mig_uuids(handle),
+        )
+
+
+class NvmlSource:
+    """Reads every local GPU; see `GpuSource`.
+
+    Args:
+        hint: where the server runs, so that `ours` can be told; changed with `watch` after each restart.
+        pcie_rate: whether to take NVML's PCIe rate as well, which blocks 20 ms a direction and GPU.
+    """
+
+    name = "nvml"
+
+    def __init__(self, hint: ServerHint | None = None, *, pcie_rate: bool = False) -> None:
+        self._hint = hint or ServerHint()
+        self._hint_changed = True
+        self._pcie_rate = pcie_rate
+        self._gpus: list[_Gpu] = []
+        self._open = False
+        self._driver: str | None = None
+        self._events: Any = None
+        self._problem: str | None = None
+        self._retry_at = -math.inf
+        self._retry_pause_s = RETRY_FIRST_S
+        self._retry_absent_at = -math.inf
+        self._owner = Ownership(ours=None, how="not known yet")
+        self._owner_at = -math.inf
+
+    def watch(self, hint: ServerHint) -> None:
+        """Says where the server runs now; may be called from another thread, the next reading uses it."""
+        self._hint = hint
+        self._hint_changed = True
+
+    def devices(self) -> tuple[Device, ...]:
+        """Returns the fixed facts of the GPUs seen so far."""
+        return tuple(gpu.device for gpu in self._gpus)
+
+    def read(self, t: float) -> GpuSample:
+        """Reads all GPUs once; never raises for what the driver does.
+
+        Args:
+            t: seconds since the session's start.
+        """
+        if not self._open:
+            if t < self._retry_at:
+                return self._sample(t, tuple(self._absent()))
+            self._start(t)
+            if not self._open:
+                return self._sample(t, tuple(self._absent()))
+        retry_absent = t >= self._retry_absent_at
+        if retry_absent:
+            self._retry_absent_at = t + UNSUPPORTED_RETRY_S
+        self._take_events()
+        started = time.monotonic()
+        readings = tuple(self._read_gpu(gpu, t, started, retry_absent=retry_absent) for gpu in self._gpus)
+        if all(reading.state == "absent" for reading in readings):
+            failures = [gpu.handle.failed for gpu in self._gpus if gpu.handle.failed is not None]
+            self._stop_for(t, failures[0] if failures else pynvml.NVML_ERROR_UNKNOWN)
+            return self._sample(t, readings)
+        self._retry_pause_s = RETRY_FIRST_S
+        if self._hint_changed or t >= self._owner_at + SLOW_EVERY_S:
+            self._find_owner(t)
+        return self._sample(t, readings)
+
+    def close(self) -> None:
+        """Shuts the library down for this process's user of it."""
+        if self._open:
+            self._shut_down()
+
+    def _start(self, t: float) -> None:
+        try:
+            pynvml.nvmlInit()
+        except nvml.NvmlError as error:
+            self._later(t, f"GPU telemetry not available: {nvml.words(nvml.code(error))}")
+            return
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except nvml.NvmlError as error:
+            with contextlib.suppress(nvml.NvmlError):
+                pynvml.nvmlShutdown()
+            self._later(t, f"GPU telemetry not available: {nvml.words(nvml.code(error))}")
+            return
+        self._open = True
+        with contextlib.suppress(nvml.NvmlError, UnicodeDecodeError):
+            self._driver = nvml.text(pynvml.nvmlSystemGetDriverVersion())
+        if count == 0:
+            self._shut_down()
+            self._later(t, "the NVIDIA driver sees no GPU here")
+            return
+        self._problem = None
+        self._gpus = [_Gpu(Handle(index)) for index in range(count)]
+        self._events = self._register_events()
+        self._owner_at = -math.inf
+
+    def _later(self, t: float, problem: str) -> None:
+        self._problem = problem
+        self._retry_at = t + self._retry_pause_s
+        self._retry_pause_s = min(2 * self._retry_pause_s, RETRY_MAX_S)
+
+    def _stop_for(self, t: float, number: int) -> None:
+        """Every device fails: ends this use of the library, to begin anew after a pause that grows."""
+        self._shut_down()
+        self._later(t, f"GPU monitoring lost: {nvml.words(number)}")
+
+    def _shut_down(self) -> None:
+        self._open = False
+        if self._events is not None:
+            with contextlib.suppress(nvml.NvmlError):
+                pynvml.nvmlEventSetFree(self._events)
+            self._events = None
+        with contextlib.suppress(nvml.NvmlError):
+            pynvml.nvmlShutdown()
+
+    def _absent(self) -> list[GpuReading]:
+        return [
+            GpuReading(**_identity(gpu.device), state="lost" if gpu.lost else "absent", note=gpu.lost)
+            for gpu in self._gpus
+        ]
+
+    def _sample(self, t: float, readings: tuple[GpuReading, ...]) -> GpuSample:
+        return GpuSample(
+            t=t,
+            source=self.name,
+            gpus=readings,
+            problem=self._problem,
+            ours=self._owner.ours if readings else None,
+            ours_from=self._owner.how if readings else None,
+            ours_warning=self._owner.warning if readings else None,
+            driver=self._driver,
+        )
+
+    def _read_gpu(self, gpu: _Gpu, t: float, started: float, *, retry_absent: bool) -> GpuReading:
+        handle = gpu.handle
+        if gpu.lost is not None and t < gpu.ask_again_at:
+            return GpuReading(**_identity(gpu.device), state="lost", note=gpu.lost)
+        handle.begin(retry_absent=retry_absent)
+        energy_mj = handle.read("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption)
+        read_after_s = time.monotonic() - started
+        memory = _memory(handle)
+        utilisation = handle.read("utilisation", pynvml.nvmlDeviceGetUtilizationRates)
+        power_mw = handle.read("power", pynvml.nvmlDeviceGetPowerUsage)
+        temperature = handle.read("temperature", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
+        sm_clock = handle.read("sm_clock", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
+        memory_clock = handle.read("memory_clock", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)
+        mask = _throttle_mask(handle)
+        counters = _pcie_counters(handle)
+        rates = _pcie_rates(handle) if self._pcie_rate else (None, None)
+        if t >= gpu.slow.at + SLOW_EVERY_S and handle.answered:
+            gpu.slow = _read_slow(handle, t)
+        if handle.lost:
+            gpu.lost = nvml.words(handle.failed or pynvml.NVML_ERROR_GPU_IS_LOST)
+            gpu.ask_again_at = t + LOST_RETRY_S
+            return GpuReading(**_identity(gpu.device), state="lost", note=gpu.lost, xid=gpu.xid)
+        gpu.lost = None
+        if handle.answered == 0 and handle.failed is not None:
+            return GpuReading(**_identity(gpu.device), state="absent", note=nvml.words(handle.failed))
+        return GpuReading(
+            **_identity(gpu.device),
+            **memory,
+            utilisation=utilisation.gpu / 100.0 if utilisation is not None else None,
+            power_w=power_mw / 1000.0 if power_mw is not None else None,
+            power_limit_w=gpu.slow.power_limit_w,
+            temperature_c=float(temperature) if temperature is not None else None,
+            sm_clock_mhz=float(sm_clock) if sm_clock is not None else None,
+            memory_clock_mhz=float(memory_clock) if memory_clock is not None else None,
+            throttle=throttle_names(mask) if mask is not None else None,
+            energy_j=energy_mj / 1000.0 if energy_mj is not None else None,
+            pcie_tx_bytes=counters[0],
+            pcie_rx_bytes=counters[1],
+            pcie_tx_bytes_s=rates[0],
+            pcie_rx_bytes_s=rates[1],
+            ecc_uncorrected=gpu.slow.ecc_uncorrected,
+            xid=gpu.xid,
+            mig=gpu.slow.mig,
+            note=WHOLE_GPU if gpu.slow.mig else (NOT_SUPPORTED_MEMORY if not memory else None),
+            read_after_s=read_after_s,
+        )
+
+    def _find_owner(self, t: float) -> None:
+        hint, self._hint_changed = self._hint, False
+        self._owner_at = t
+        tree = ownership.process_tree(hint.pids) if hint.pids else frozenset()
+        processes = {gpu.handle.index: _pids(gpu.handle) for gpu in self._gpus if not gpu.lost} if tree else None
+        devices = [msgspec.structs.replace(gpu.device, mig=gpu.slow.mig) for gpu in self._gpus]
+        self._owner = ownership.resolve(devices, hint, processes, tree)
+
+    def _register_events(self) -> Any:
+        """Asks for XID events, where the driver has them; they are collected without waiting."""
+        try:
+            events = pynvml.nvmlEventSetCreate()
+        except nvml.NvmlError:
+            return None
+        registered = 0
+        for gpu in self._gpus:
+            with contextlib.suppress(nvml.NvmlError):
+                pynvml.nvmlDeviceRegisterEvents(gpu.handle.device, pynvml.nvmlEventTypeXidCriticalError, events)
+                registered += 1
+        if registered == 0:
+            with contextlib.suppress(nvml.NvmlError):
+                pynvml.nvmlEventSetFree(events)
+            return None
+        return events
+
+    def _take_events(self) -> None:
+        if self._events is None:
+            return
+        by_address = {_address(gpu.handle.device): gpu for gpu in self._gpus}
+        for _ in range(4 * len(self._gpus)):
+            try:
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+            except nvml.NvmlError:
+                return  # a time-out: nothing new
+            if (gpu := by_address.get(_address(event.device))) is not None:
+                gpu.xid = int(event.eventData)
+
+
+def _identity(device: Device) -> dict[str, Any]:
+    return {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "pci_bus_id": device.pci_bus_id,
+    }
+
+
+def _address(device: Any) -> int | None:
+    return ctypes.cast(device, ctypes.c_void_p).value
+
+
+def _memory(handle: Handle) -> dict[str, Any]:
+    """Returns the memory fields: version 2 tells the driver's reserve apart, version 1 counts it as used."""
+    found = handle.read("memory_v2", pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
+    if found is not None and found.total > 0:
+        return {
+            "memory_used_bytes": found.used,
+            "memory_reserved_bytes": found.reserved,
+            "memory_total_bytes": found.total,
+            "memory_kind": "v2",
+        }
+    found = handle.read("memory_v1", pynvml.nvmlDeviceGetMemoryInfo)
+    if found is not None and found.total > 0:
+        return {"memory_used_bytes": found.used, "memory_total_bytes": found.total, "memory_kind": "v1"}
+    return {}
+
+
+def _throttle_mask(handle: Handle) -> int | None:
+    mask = handle.read("clock_events", pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+    if mask is None:
+        mask = handle.read("throttle", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+    return mask if isinstance(mask, int) else None
+
+
+def _pcie_counters(handle: Handle) -> tuple[int | None, int | None]:
+    values = handle.read(
+        "pcie_counters",
+        pynvml.nvmlDeviceGetFieldValues,
+        [pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES],
+    )
+    if values is None:
+        return None, None
+    sent, received = (_field_value(value) for value in values)
+    return sent, received
+
+
+def _field_value(value: Any) -> int | None:
+    if value.nvmlReturn != pynvml.NVML_SUCCESS:
+        return None
+    wide = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG)
+    if value.valueType in wide:
+        return int(value.value.ullVal)
+    return int(value.value.uiVal) if value.valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT else None
+
+
+def _pcie_rates(handle: Handle) -> tuple[float | None, float | None]:
+    """Returns bytes a second sent and received; each call blocks about 20 ms in the driver."""
+    sent = handle.read("pcie_tx_rate", pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES)
+    received = handle.read("pcie_rx_rate", pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+    return (
+        sent * 1024.0 if sent is not None else None,
+        received * 1024.0 if received is not None else None,
+    )
+
+
+def _read_slow(handle: Handle, t: float) -> _Slow:
+    limit_mw = handle.read("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)
+    mode = handle.read("mig", pynvml.nvmlDeviceGetMigMode)
+    return _Slow(
+        power_limit_w=limit_mw / 1000.0 if limit_mw else None,
+        ecc_uncorrected=handle.read(
+            "ecc",
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        mig=bool(mode) and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+        at=t,
+    )
+
+
+def _pids(handle: Handle) -> tuple[int, ...]:
+    processes = handle.read("processes", pynvml.nvmlDeviceGetComputeRunningProcesses)
+    return tuple(int(process.pid) for process in processes or ())
+
+
+def _mig_uuids(handle: Handle) -> tuple[str, ...]:
+    mode = handle.read("mig", pynvml.nvmlDeviceGetMigMode)
+    if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return ()
+    found: list[str] = []
+    for index in range(handle.read("mig_count", pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
+        try:
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle.device, index)
+            if uuid := nvml.text(pynvml.nvmlDeviceGetUUID(part)):
+                found.append(uuid)
+        except nvml.NvmlError:
+            continue
+    return tuple(found)

@@ -1,0 +1,101 @@
+"""The eight simulated GPUs of a simulated server, read over its `/sim/gpus`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from telemetry import ownership
+from telemetry.fetch import FetchError, get
+from telemetry.ownership import Device, ServerHint
+from telemetry.samples import GpuReading, GpuSample
+
+PATH = "/sim/gpus"
+TIMEOUT_S = 2.0
+
+
+class _Gpu(msgspec.Struct):
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    pci_bus_id: str | None = None
+    state: Literal["ok", "lost", "absent"] = "ok"
+    memory_used_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilisation: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    throttle: tuple[str, ...] | None = None
+    energy_j: float | None = None
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+    ecc_uncorrected: int | None = None
+    xid: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    gpus: list[_Gpu]
+
+
+class SimulatedSource:
+    """Reads the simulated GPUs; see `GpuSource`. They are the server's own, so all of them are ours unless named."""
+
+    name = "simulated"
+
+    def __init__(self, base_url: str, hint: ServerHint | None = None) -> None:
+        self._url = base_url.rstrip("/") + PATH
+        self._hint = hint or ServerHint()
+        self._last: tuple[GpuReading, ...] = ()
+
+    def watch(self, hint: ServerHint) -> None:
+        """Says which GPUs the sweep file names; processes mean nothing to simulated GPUs."""
+        self._hint = hint
+
+    def read(self, t: float) -> GpuSample:
+        """Reads all GPUs once; while the server is away they are absent.
+
+        Args:
+            t: seconds since the session's start.
+        """
+        try:
+            answer = get(self._url, TIMEOUT_S)
+            if answer.status != 200:
+                raise FetchError(f"{self._url}: HTTP {answer.status}")
+            gpus = msgspec.json.decode(answer.body, type=_Answer).gpus
+        except (FetchError, msgspec.MsgspecError) as error:
+            gone = tuple(
+                GpuReading(index=gpu.index, uuid=gpu.uuid, name=gpu.name, pci_bus_id=gpu.pci_bus_id, state="absent")
+                for gpu in self._last
+            )
+            return GpuSample(t=t, source=self.name, gpus=gone, problem=f"simulated GPUs: {error}")
+        readings = tuple(_reading(gpu) for gpu in gpus)
+        self._last = readings
+        devices = [Device(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in gpus]
+        owner = ownership.resolve(devices, ServerHint(gpus=self._hint.gpus))
+        how = "all simulated GPUs" if self._hint.gpus is None else owner.how
+        return GpuSample(
+            t=t, source=self.name, gpus=readings, ours=owner.ours, ours_from=how, ours_warning=owner.warning
+        )
+
+    def close(self) -> None:
+        """Holds nothing open."""
+
+
+def is_simulated(base_url: str, timeout_s: float = 1.0) -> bool:
+    """Asks once whether the server has simulated GPUs; a real one answers 404."""
+    try:
+        answer = get(base_url.rstrip("/") + PATH, timeout_s)
+        return answer.status == 200 and bool(msgspec.json.decode(answer.body, type=_Answer).gpus)
+    except (FetchError, msgspec.MsgspecError):
+        return False
+
+
+def _reading(gpu: _Gpu) -> GpuReading:
+    fields = {name: getattr(gpu, name) for name in _Gpu.__struct_fields__}
+    kind = "v2" if gpu.memory_used_bytes is not None else None
+    return msgspec.convert({**fields, "memory_kind": kind}, GpuReading)
