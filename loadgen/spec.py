@@ -102,6 +102,7 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
         start_rate_limit: cap on request starts a second, `None` for none.
         warmup_requests: requests before the measured ones, recorded with purpose "warmup".
         seed: makes prompts and arrivals reproducible.
+        chars_per_token: of the served model, as calibrated; turns `context` into a prompt's length.
     """
 
     cell: str
@@ -121,6 +122,7 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
     stall_timeout_s: float | None = None
     first_token_timeout_s: float | None = None
     keep_text: bool = False
+    chars_per_token: float = 4.0
 
 
 class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):

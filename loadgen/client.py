@@ -1,0 +1,374 @@
+"""Runs one generation over HTTP, from a request to its record: the only place that reads a stream from a server.
+
+A client belongs to one event loop. A failure of a request is the outcome of its record; only cancellation is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import time
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from loadgen import dialects
+from loadgen.reading import Failure, StreamReading, error_text, printable
+from loadgen.records import Generation, GenerationRequest, Outcome
+from loadgen.spec import Target
+from loadgen.sse import EventTooLong
+
+CONNECT_TIMEOUT_S = 10.0
+STALE_CONNECTION_S = 2.0
+"""A pooled connection that the server had closed fails at once; later failures are the server's and not retried."""
+
+ABORT_TIMEOUT_S = 2.0
+AFTER_DONE_S = 1.0
+"""How long the body may go on after `[DONE]` before the connection is closed instead of reused."""
+
+KEEPALIVE_S = 4.0
+"""Idle connections are dropped before the servers do it (after 5 s)."""
+
+ERROR_BODY_BYTES = 64 * 1024
+_WANTED_FILES = 65_536
+_SPARE_FILES = 64
+
+
+def raise_file_limit() -> int:
+    """Raises the soft limit of open files as far as allowed, and returns how many connections it leaves room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return _WANTED_FILES if soft == resource.RLIM_INFINITY else max(1, soft - _SPARE_FILES)
+
+
+class Flight:
+    """A request in flight, as live views see it.
+
+    Attributes:
+        reading: the answer so far.
+        on_wire: called once, when the request's headers were handed to the socket.
+    """
+
+    __slots__ = ("on_wire", "reading", "wired")
+
+    def __init__(self, reading: StreamReading, on_wire: Callable[[], None] | None) -> None:
+        self.reading = reading
+        self.on_wire = on_wire
+        self.wired = False
+
+
+_flight: ContextVar[Flight | None] = ContextVar("flight", default=None)
+
+
+async def _headers_sent(_session: aiohttp.ClientSession, _context: SimpleNamespace, _params: Any) -> None:
+    flight = _flight.get()
+    if flight is not None and not flight.wired:
+        flight.wired = True
+        if flight.on_wire is not None:
+            flight.on_wire()
+
+
+class _Limits:
+    """Watches one request's time limits with a single lazy timer, so that a chunk costs nothing."""
+
+    def __init__(
+        self, request: GenerationRequest, reading: StreamReading, start: float, scope: asyncio.Timeout
+    ) -> None:
+        self._request = request
+        self._reading = reading
+        self._start = start
+        self._scope = scope
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+        self.failure: Failure | None = None
+        self._watch()
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _watch(self) -> None:
+        now = time.perf_counter_ns() / 1e9
+        earliest: float | None = None
+        for due, error in self._due():
+            if due <= now:
+                self.failure = Failure(Outcome.TIMEOUT, error)
+                self._scope.reschedule(self._loop.time())
+                return
+            earliest = due if earliest is None else min(earliest, due)
+        if earliest is not None:
+            self._handle = self._loop.call_later(earliest - now + 0.001, self._watch)
+
+    def _due(self) -> list[tuple[float, str]]:
+        """Returns the limits that apply now, with the words for having reached each."""
+        request, reading = self._request, self._reading
+        due: list[tuple[float, str]] = []
+        if request.request_timeout_s is not None:
+            limit = request.request_timeout_s
+            due.append((self._start + limit, f"the whole request took longer than {limit:g} s"))
+        if reading.first_token_ns is None:
+            if request.first_token_timeout_s is not None:
+                limit = request.first_token_timeout_s
+                due.append((self._start + limit, f"no token within {limit:g} s"))
+            elif request.stall_timeout_s is not None:
+                # The stall limit starts with the first token; until then there is only something to look at again.
+                due.append((time.perf_counter_ns() / 1e9 + request.stall_timeout_s, ""))
+        elif request.stall_timeout_s is not None and reading.last_read_ns is not None:
+            limit = request.stall_timeout_s
+            due.append((reading.last_read_ns / 1e9 + limit, f"nothing came for {limit:g} s in mid-stream"))
+        return due
+
+
+class Client:
+    """Talks to one target.
+
+    Args:
+        target: the server under test.
+        origin_ns: the session's start, `time.perf_counter_ns`.
+        connections: most connections at once; an explicit number, since the transport's own default is 100.
+        clock_ns: the clock of every timestamp.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        origin_ns: int,
+        connections: int,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.target = target
+        self.connections = connections
+        self._origin_ns = origin_ns
+        self._clock_ns = clock_ns
+        self._http = httpx.AsyncClient(
+            transport=AiohttpTransport(client=self._session),
+            base_url=target.base_url,
+            headers=dialects.headers(target),
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
+            trust_env=False,
+        )
+
+    def _session(self) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(_headers_sent)
+        connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=KEEPALIVE_S)
+        return aiohttp.ClientSession(connector=connector, trace_configs=[trace], auto_decompress=False)
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._http.aclose()
+
+    async def generate(
+        self,
+        request: GenerationRequest,
+        *,
+        cell: str | None = None,
+        slot: int = 0,
+        worker: int = 0,
+        due_ns: int | None = None,
+        on_flight: Callable[[Flight], None] | None = None,
+        on_wire: Callable[[], None] | None = None,
+    ) -> Generation:
+        """Runs one generation to its end.
+
+        Args:
+            request: what to ask.
+            cell: stamped on the record.
+            slot: stamped on the record.
+            worker: stamped on the record.
+            due_ns: scheduled start; now when `None`.
+            on_flight: is given the answer as it grows, before anything is sent.
+            on_wire: called when the request was really handed to a connection.
+
+        Returns:
+            The record, with the text where the request asked to keep it. A request cancelled from outside is aborted
+            at the server too, and its task's cancellation goes on.
+        """
+        asked = dialects.ask(self.target, request)
+        due = self._clock_ns() if due_ns is None else due_ns
+        status: int | None = None
+        failure: Failure | None = None
+        for last_try in (False, True):
+            reading = StreamReading(keep_text=request.keep_text, incremental=self.target.incremental_streaming)
+            flight = Flight(reading, on_wire)
+            _flight.set(flight)
+            if on_flight is not None:
+                on_flight(flight)
+            http_request = self._http.build_request("POST", asked.path, content=asked.body)
+            sent = self._clock_ns()
+            status, failure, stale = await self._exchange(http_request, request, reading, sent)
+            if not stale or last_try:
+                break
+        _flight.set(None)
+        record = reading.record(
+            request,
+            cell=cell,
+            slot=slot,
+            worker=worker,
+            origin_ns=self._origin_ns,
+            due_ns=due,
+            sent_ns=sent,
+            over_ns=self._clock_ns(),
+            http_status=status,
+            failure=failure,
+        )
+        if not request.keep_text:
+            return Generation(record=record)
+        return Generation(record=record, content=reading.content, reasoning=reading.reasoning)
+
+    async def abort(self, rid: str) -> None:
+        """Asks the server to abort a running request by name; that it can't be told is no error."""
+        asked = dialects.abort(self.target, rid)
+        if asked is None:
+            return
+        try:
+            async with asyncio.timeout(ABORT_TIMEOUT_S):
+                await self._http.post(asked.path, content=asked.body)
+        except (httpx.HTTPError, aiohttp.ClientError, OSError, TimeoutError):
+            return
+
+    async def _exchange(
+        self, http_request: httpx.Request, request: GenerationRequest, reading: StreamReading, sent_ns: int
+    ) -> tuple[int | None, Failure | None, bool]:
+        """Sends and reads once.
+
+        Returns:
+            HTTP status, failure, and whether a stale pooled connection was the cause.
+        """
+        status: int | None = None
+        limits: _Limits | None = None
+        response: httpx.Response | None = None
+        try:
+            async with asyncio.timeout(None) as scope:
+                limits = _Limits(request, reading, time.perf_counter_ns() / 1e9, scope)
+                response = await self._http.send(http_request, stream=True)
+                status = response.status_code
+                if not response.is_success:
+                    return status, await self._refusal(response), False
+                await self._read(response, reading, scope)
+            failure = reading.failure()
+            if failure is not None and not reading.events:
+                failure = self._not_a_stream(response, reading) or failure
+            return status, failure, False
+        except TimeoutError:
+            if reading.done:
+                return status, reading.failure(), False
+            await self.abort(request.rid)
+            failed = limits.failure if limits else None
+            return status, failed or Failure(Outcome.TIMEOUT, "timed out"), False
+        except asyncio.CancelledError:
+            await asyncio.shield(self.abort(request.rid))
+            raise
+        except EventTooLong as exc:
+            await self.abort(request.rid)
+            return status, Failure(Outcome.STREAM_ERROR, str(exc)), False
+        except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as exc:
+            failure, stale = self._lost(exc, status, reading, sent_ns)
+            return status, failure, stale
+        finally:
+            if limits is not None:
+                limits.close()
+            if response is not None:
+                await self._close(response)
+
+    async def _read(self, response: httpx.Response, reading: StreamReading, scope: asyncio.Timeout) -> None:
+        clock = self._clock_ns
+        stream: AsyncIterator[bytes] = aiter(response.stream)  # type: ignore[arg-type]
+        async for data in stream:
+            reading.feed(data, clock())
+            if reading.done:
+                scope.reschedule(asyncio.get_running_loop().time() + AFTER_DONE_S)
+        reading.end()
+
+    @staticmethod
+    async def _close(response: httpx.Response) -> None:
+        try:
+            await response.aclose()
+        except (httpx.HTTPError, aiohttp.ClientError, OSError):
+            return
+
+    async def _refusal(self, response: httpx.Response) -> Failure:
+        body = b""
+        try:
+            async for data in response.aiter_raw():
+                body += data
+                if len(body) >= ERROR_BODY_BYTES:
+                    break
+        except (httpx.HTTPError, aiohttp.ClientError, OSError):
+            pass  # the status tells enough; what came of the body is shown
+        outcome = Outcome.HTTP_5XX if response.status_code >= 500 else Outcome.HTTP_4XX
+        if response.is_redirect:
+            where = printable(response.headers.get("location", "elsewhere"))
+            return Failure(outcome, f"HTTP {response.status_code}: the server redirects to {where}")
+        return Failure(outcome, self._redacted(f"HTTP {response.status_code}: {body_text(body)}"))
+
+    def _not_a_stream(self, response: httpx.Response, reading: StreamReading) -> Failure | None:
+        kind = response.headers.get("content-type", "")
+        if "event-stream" in kind or not reading.head:
+            return None
+        found = printable(reading.head.decode("utf-8", "replace"))
+        words = f"the server answered {printable(kind) or 'something'} instead of an event stream: {found}"
+        return Failure(Outcome.STREAM_ERROR, self._redacted(words))
+
+    def _lost(
+        self, exc: Exception, status: int | None, reading: StreamReading, sent_ns: int
+    ) -> tuple[Failure | None, bool]:
+        """Classifies a failed exchange by its cause: the transport maps several causes to the same exception."""
+        cause = exc.__cause__ if isinstance(exc, httpx.HTTPError) and exc.__cause__ is not None else exc
+        words = self._redacted(printable(str(cause)) or type(cause).__name__)
+        if status is not None:
+            if reading.done:
+                return reading.failure(), False
+            return Failure(Outcome.TRUNCATED, f"the connection was lost in mid-stream: {words}"), False
+        if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError | aiohttp.InvalidURL):
+            return Failure(Outcome.CONNECT, words), False
+        if isinstance(cause, aiohttp.ClientResponseError):
+            return Failure(Outcome.STREAM_ERROR, f"the server does not speak HTTP: {words}"), False
+        stale = (self._clock_ns() - sent_ns) / 1e9 < STALE_CONNECTION_S
+        return Failure(Outcome.CONNECT, f"the connection was closed before any answer: {words}"), stale
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self.target.api_key, "***") if self.target.api_key else text
+
+
+class LocalGenerator:
+    """Runs generations in this process; a pool does it where streams must not disturb anything else.
+
+    Args:
+        target: the server under test.
+        origin_ns: the session's start, `time.perf_counter_ns`.
+        connections: most generations at once.
+    """
+
+    def __init__(self, target: Target, origin_ns: int, connections: int = 64) -> None:
+        self._client = Client(target, origin_ns=origin_ns, connections=connections)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Runs one generation to its end; failures are outcomes of the record."""
+        return await self._client.generate(request)
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._client.close()
+
+
+def body_text(body: bytes) -> str:
+    """Puts an error response's body into words, whatever shape it has."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return printable(body.decode("utf-8", "replace")) or "no body"
+    if isinstance(value, dict):
+        return error_text(value.get("error", value))
+    return printable(str(value))
