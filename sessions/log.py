@@ -219,6 +219,7 @@ class SessionLog:
             names = [EVALS_FILE, REQUESTS_FILE, GPUS_FILE, SERVER_FILE, *([TEXTS_FILE] if texts else []), EVENTS_FILE]
             for name in names:
                 self._files[name] = LineFile(folder / name, write)
+                (folder / name).with_suffix(".parquet").unlink(missing_ok=True)  # the log outgrows it now
         except OSError as error:
             self.close()
             raise SessionError(f"{folder}: cannot be written: {error.strerror}") from error
