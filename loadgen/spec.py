@@ -92,6 +92,20 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 1
 
 
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server counts the tokens of prompts; made by `loadgen.workload_calibration.calibrate`.
+
+    Attributes:
+        counts: tokens of the pieces that prompts are made of, by the CRC-32 of their text.
+        scale: tokens of this server for one estimated token, for whatever is not among the counts.
+        overhead: tokens that the server adds to a prompt: the chat template, the begin-of-text token.
+    """
+
+    counts: dict[int, float] = msgspec.field(default_factory=dict)
+    scale: float = 1.0
+    overhead: float = 10.0
+
+
 class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One cell for the load generator: everything needed to run it, nothing about presets.
 
@@ -101,7 +115,8 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
         concurrency: slots (closed loop) or the most streams open at once.
         start_rate_limit: cap on request starts a second, `None` for none.
         warmup_requests: requests before the measured ones, recorded with purpose "warmup".
-        seed: makes prompts and arrivals reproducible.
+        seed: makes prompts and arrivals reproducible; another one for every repetition of a cell.
+        calibration: how the server counts prompt tokens; without one, prompts have about the wanted length.
         chars_per_token: of the served model, as calibrated; turns `context` into a prompt's length.
     """
 
@@ -123,6 +138,7 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
     first_token_timeout_s: float | None = None
     keep_text: bool = False
     chars_per_token: float = 4.0
+    calibration: Calibration | None = None
 
 
 class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
