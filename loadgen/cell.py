@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -173,7 +172,7 @@ class CellRun:
         self._idle = True
 
     async def _one(self, number: int, slot: int, due_ns: int, previous: Generation | None) -> Generation:
-        request = self._request(number, slot, previous if self._spec.workload.turns > 1 else None)
+        request = self._request(number, slot, previous)
         if self._throttle is not None:
             # One at a time: a throttle wakes everyone who waits for it every few milliseconds.
             async with self._turn:
@@ -210,18 +209,8 @@ class CellRun:
     def _request(
         self, number: int, slot: int, previous: Generation | None, *, warmup: bool = False
     ) -> GenerationRequest:
-        spec = self._spec
-        return msgspec.structs.replace(
-            self._prompts.request(number, slot, previous),
-            rid=uuid.uuid4().hex,
-            purpose="warmup" if warmup else "cell",
-            route=spec.route,
-            ignore_eos=spec.ignore_eos,
-            keep_text=spec.keep_text or spec.workload.turns > 1,
-            request_timeout_s=spec.request_timeout_s,
-            stall_timeout_s=spec.stall_timeout_s,
-            first_token_timeout_s=spec.first_token_timeout_s,
-        )
+        request = self._prompts.request(number, slot, previous)
+        return msgspec.structs.replace(request, purpose="warmup") if warmup else request
 
     def _count(self, record: RequestRecord) -> None:
         self._finished += 1

@@ -117,7 +117,6 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
         warmup_requests: requests before the measured ones, recorded with purpose "warmup".
         seed: makes prompts and arrivals reproducible; another one for every repetition of a cell.
         calibration: how the server counts prompt tokens; without one, prompts have about the wanted length.
-        chars_per_token: of the served model, as calibrated; turns `context` into a prompt's length.
     """
 
     cell: str
@@ -137,7 +136,6 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
     stall_timeout_s: float | None = None
     first_token_timeout_s: float | None = None
     keep_text: bool = False
-    chars_per_token: float = 4.0
     calibration: Calibration | None = None
 
 

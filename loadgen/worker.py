@@ -121,7 +121,7 @@ class Worker:
                     f"{spec.concurrency} streams at once need more open files than the limit allows "
                     f"({self._connections} connections a process): raise `ulimit -n`, or use more workers"
                 )
-            self._run = CellRun(self._client, spec, share, _prompts(spec), self._send)
+            self._run = CellRun(self._client, spec, share, PromptSource(spec), self._send)
             await self._run.warm_up()
             self._send(CellPrepared(share.serial))
             self._send(await self._run.run(await start))
@@ -133,17 +133,6 @@ class Worker:
             if not isinstance(cause, ValueError | OSError):
                 raise
             self._send(CellFailed(share.serial, str(cause)))
-
-
-def _prompts(spec: CellSpec) -> PromptSource:
-    return PromptSource(
-        spec.workload,
-        context=spec.context,
-        max_tokens=spec.max_tokens,
-        temperature=spec.temperature,
-        seed=spec.seed,
-        chars_per_token=spec.chars_per_token,
-    )
 
 
 def _first(error: BaseException) -> BaseException:

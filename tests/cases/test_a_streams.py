@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ async def test_f18_is_aborted() -> None:
 async def test_f21_gaps_of_one_read_are_zero() -> None:
     generation, _ = await play(read_pieces(DATA / "F21" / "reads.jsonl"))
     times = [chunk.t for chunk in generation.record.chunks]
-    gaps = [round((b - a) * 1e3, 6) for a, b in zip(times, times[1:], strict=False)]
+    gaps = [round((b - a) * 1e3, 6) for a, b in pairwise(times)]
     assert gaps == case("F21", "expected.json")["event_gaps_ms"]
 
 

@@ -80,9 +80,8 @@ class Replay:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             writer.close()
             return
-        writer.write(
-            f"HTTP/1.1 {self.status} X\r\ncontent-type: {self.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-        )
+        head_lines = (f"HTTP/1.1 {self.status} X", f"content-type: {self.content_type}", "transfer-encoding: chunked")
+        writer.write("\r\n".join((*head_lines, "", "")).encode())
         await self._play(writer)
 
     async def _play(self, writer: asyncio.StreamWriter) -> None:
