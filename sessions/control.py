@@ -46,7 +46,6 @@ class _Watcher:
         self.quiet.clear()
         self.wake.set()
 
-    @property
     def has_news(self) -> bool:
         return self.stale or bool(self.pending)
 
@@ -83,7 +82,7 @@ class ControlServer:
         """Gives every terminal a moment to take its last frame, then closes the socket."""
         if self._server is not None:
             self._server.close()
-        waiting = [asyncio.ensure_future(w.quiet.wait()) for w in self._watchers if w.has_news]
+        waiting = [asyncio.ensure_future(w.quiet.wait()) for w in self._watchers if w.has_news()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=LAST_FRAME_LIMIT_S)
             for one in late:
@@ -129,7 +128,7 @@ class ControlServer:
             while True:
                 await watcher.wake.wait()
                 watcher.wake.clear()
-                if not (watcher.ready and watcher.has_news):
+                if not (watcher.ready and watcher.has_news()):
                     continue
                 await asyncio.sleep(max(0.0, last + FRAME_INTERVAL_S - loop.time()))
                 last = loop.time()
@@ -142,7 +141,7 @@ class ControlServer:
                 watcher.stale = watcher.ready = False
                 writer.write(wire.frame(message))
                 await writer.drain()
-                if not watcher.has_news:
+                if not watcher.has_news():
                     watcher.quiet.set()
         except (ConnectionError, asyncio.CancelledError):
             return

@@ -12,13 +12,16 @@ from typing import Literal
 import msgspec
 
 from evals.verdicts import EvalSummary, Judgement, LosslessSummary, Suspicion
-from loadgen.figures import CellFigures
+from loadgen.figures import CellFigures, Mark
 from loadgen.spec import CellProgress
 from reconfig.presets import Preset, Proof, ProofStep
 from telemetry.samples import GpuSample, ServerSample
 
 SCHEMA_VERSION = 1
 """Version of the session folder's files; a newer one is refused with a clear message."""
+
+UNSTAMPED = -1.0
+"""The time of an event that the recorder has not taken yet."""
 
 Phase = Literal[
     "idle",
@@ -55,11 +58,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Something that happened.
 
     Attributes:
-        t: seconds since the session's start, monotonic.
+        t: seconds since the session's start, monotonic; stamped by the recorder.
         at: the same moment in UTC, ISO 8601; for people, never for arithmetic.
     """
 
-    t: float
+    t: float = UNSTAMPED
     at: str = ""
 
 
@@ -169,6 +172,13 @@ class CellEnded(Event, frozen=True, kw_only=True, tag=True):
     overhead_s: float | None = None
 
 
+class CellMarked(Event, frozen=True, kw_only=True, tag=True):
+    """A measured cell got one more mark, from what was measured after it."""
+
+    cell: CellKey
+    mark: Mark
+
+
 class CellReset(Event, frozen=True, kw_only=True, tag=True):
     """A cell is to be measured (again): the operator asked, or its failures were above the limit."""
 
@@ -258,6 +268,7 @@ AnyEvent = (
     | CellStarted
     | CellProgressed
     | CellEnded
+    | CellMarked
     | CellReset
     | AnswerJudged
     | EvalEnded

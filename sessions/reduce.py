@@ -126,14 +126,21 @@ def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
         current_preset=e.preset,
         current_cell=key,
     )
-    if e.phase == "reconfiguring" and e.preset:
-        presets = {
-            name: replace(p, status="done") if p.status == "in-effect" and name != e.preset else p
-            for name, p in state.presets.items()
-        }
+    if e.phase in ("reconfiguring", "idle"):
+        presets = {name: _left(p) if name != e.preset else p for name, p in state.presets.items()}
         state = replace(state, presets=presets)
-        state = _preset(state, e.preset, status="switching", steps=(), proof=None, reason="", switching_since_t=e.t)
+    if e.phase == "reconfiguring" and e.preset and state.presets[e.preset].status != "switching":
+        state = _preset(
+            state, e.preset, status="switching", steps=(), proof=None, reason="", switching_since_t=e.t
+        )
     return _news(state, e, "info", e.words) if e.words else state
+
+
+def _left(preset: PresetState) -> PresetState:
+    """A preset that another takes the place of: one that was in effect is done, one that never got there waits."""
+    if preset.status == "in-effect":
+        return replace(preset, status="done")
+    return replace(preset, status="waiting") if preset.status == "switching" else preset
 
 
 def _proof_step(state: SessionState, e: ev.ProofStepChanged) -> SessionState:
@@ -230,6 +237,15 @@ def _figures_words(figures: CellFigures) -> str:
     if figures.marks:
         parts.append("marks: " + ", ".join(m.kind.value for m in figures.marks))
     return ", ".join(parts)
+
+
+def _cell_marked(state: SessionState, e: ev.CellMarked) -> SessionState:
+    before = state.cells.get(e.cell.text)
+    if before is None or before.figures is None:
+        return state
+    marks = (*(m for m in before.figures.marks if m.kind != e.mark.kind), e.mark)
+    state = _cell(state, e.cell, figures=replace(before.figures, marks=marks))
+    return _news(state, e, "warning", f"{e.cell.text} marked {e.mark.kind.value}: {e.mark.reason}")
 
 
 def _cell_reset(state: SessionState, e: ev.CellReset) -> SessionState:
@@ -332,6 +348,7 @@ _REDUCERS: dict[type, Callable[[SessionState, Any], SessionState]] = {
     ev.CellStarted: _cell_started,
     ev.CellProgressed: _cell_progressed,
     ev.CellEnded: _cell_ended,
+    ev.CellMarked: _cell_marked,
     ev.CellReset: _cell_reset,
     ev.AnswerJudged: _judged,
     ev.EvalEnded: _eval_ended,

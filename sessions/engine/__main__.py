@@ -1,0 +1,176 @@
+"""`python -m sessions.engine FOLDER [--resume]`: the engine's process, from its session's folder to its end.
+
+Builds the parts, joins them, and ends them in order. It never imports the screens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from loadgen.pool import WorkerPool
+from loadgen.spec import Target
+from reconfig.loads import LoadMemory
+from reconfig.managers import manager_from
+from sessions.commands import Command, Reply
+from sessions.control import ControlServer
+from sessions.engine.applying import Applying
+from sessions.engine.checking import Checking
+from sessions.engine.conductor import Conductor, Ending
+from sessions.engine.measuring import Measuring
+from sessions.engine.opening import opened
+from sessions.engine.watching import Watch
+from sessions.errors import SpectopError
+from sessions.events import Said, SessionEnded
+from sessions.folder import publish_control, read_info, socket_path
+from sessions.log import SessionLog
+from sessions.logread import state_of
+from sessions.notify import Notifier
+from sessions.recorder import Recorder
+from sessions.sweep import Sweep, sweep_from_json
+from telemetry.choose import TelemetryConfig, gpu_source
+from telemetry.server import ServerGauges
+
+TICK_S = 1.0
+
+
+async def run_engine(folder: Path, *, resume: bool) -> Ending:
+    """Runs a session to its end.
+
+    Args:
+        folder: with the `session.json` that says what to do.
+        resume: go on with what is missing.
+
+    Raises:
+        SpectopError: the session cannot be taken up.
+    """
+    info = read_info(folder)
+    sweep = sweep_from_json(bytes(info.sweep))
+    with SessionLog(folder, texts=sweep.keep_texts) as log:
+        recorder = Recorder(log, state_of(folder) if resume else None)
+        conductor: Conductor | None = None
+
+        async def obey(command: Command) -> Reply:
+            if conductor is None:
+                return Reply(ok=False, words="the engine is still starting")
+            return await conductor.obey(command)
+
+        path = socket_path(folder)
+        control = ControlServer(path, lambda: recorder.state, obey)
+        recorder.subscribe(control.publish)
+        await control.start()
+        publish_control(folder, path)
+        notifier = Notifier(sweep.notify)
+        recorder.subscribe(notifier.happened)
+        memory = LoadMemory()
+        recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume))
+        target = first_target(sweep)
+        choice = await asyncio.to_thread(
+            gpu_source,
+            TelemetryConfig(
+                base_url=sweep.server.base_url,
+                source=sweep.telemetry.gpus,
+                dcgm_url=sweep.telemetry.dcgm_url,
+                gpus=None if sweep.telemetry.devices is None else tuple(map(str, sweep.telemetry.devices)),
+                pcie_rate=sweep.telemetry.pcie,
+                interval_s=sweep.telemetry.interval,
+            ),
+        )
+        recorder.happen(Said(level="info", words=choice.why))
+        gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
+        watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval)
+        pool = WorkerPool(sweep.load.workers, log.origin_ns, target)
+        manager = manager_from(sweep.server.manager, state_dir=folder)
+        await pool.start()
+        watch.start()
+        measuring = Measuring(sweep, recorder, pool, watch, target)
+        applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target)
+        checking = Checking(sweep, recorder, pool)
+        conductor = Conductor(sweep, recorder, applying, measuring, checking)
+        background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
+        _obey_signals(conductor)
+        try:
+            ending, words = await conductor.run()
+            await applying.leave(ending)
+        except Exception as error:
+            recorder.happen(SessionEnded(status="failed", words=f"a fault of spectop itself: {error!r}"))
+            raise
+        else:
+            recorder.happen(SessionEnded(status=ending, words=words))
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            watch.stop()
+            await pool.close()
+            await gauges.close()
+            recorder.sync()
+            await control.close()
+            await notifier.close()
+        if ending == "finished":
+            await asyncio.to_thread(_write_tables, folder)
+        return ending
+
+
+def first_target(sweep: Sweep) -> Target:
+    """Returns the server as the sweep file tells it, before it was ever asked."""
+    key = os.environ.get(sweep.server.api_key_env) if sweep.server.api_key_env else None
+    return Target(
+        base_url=sweep.server.base_url.rstrip("/"),
+        model=sweep.server.model or "",
+        dialect=sweep.server.dialect or "sglang",
+        api_key=key,
+    )
+
+
+async def _tick(recorder: Recorder) -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        recorder.tick()
+
+
+def _obey_signals(conductor: Conductor) -> None:
+    """SIGTERM and SIGINT stop the session in an orderly way; SIGHUP is what outlives a terminal means."""
+    loop = asyncio.get_running_loop()
+    asking: set[asyncio.Task[Reply]] = set()
+
+    def stop() -> None:
+        task = loop.create_task(conductor.obey(Command(name="stop")))
+        asking.add(task)
+        task.add_done_callback(asking.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)
+
+
+def _write_tables(folder: Path) -> None:
+    from sessions.tables import write_parquet
+
+    with contextlib.suppress(OSError):
+        write_parquet(folder)
+
+
+def main() -> int:
+    """Runs the engine's process and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="sessions.engine", description="The engine of one session.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    asked = parser.parse_args()
+    try:
+        ending = uvloop.run(run_engine(asked.folder, resume=asked.resume))
+    except SpectopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
+    return 0 if ending == "finished" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""The engine's state machine: asks the plan what comes next, does it, and obeys commands in between.
+
+What an interruption does is decided here and nowhere else: a cell that is left goes back to waiting (or is skipped),
+a preset that is being put in effect is given up cleanly, and nothing that was measured is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from sessions.commands import Command, Reply
+from sessions.engine.applying import Applying
+from sessions.engine.checking import Checking
+from sessions.engine.measuring import Measuring
+from sessions.engine.neighbours import marks_from_neighbours
+from sessions.events import (
+    CellEnded,
+    CellMarked,
+    CellReset,
+    CommandReceived,
+    NoteAdded,
+    PhaseChanged,
+    PresetAdded,
+    PresetSkipped,
+    PresetsReordered,
+)
+from sessions.plan import ApplyPreset, MeasureCell, RunCoding, RunLossless, Step, next_step, plan_cells
+from sessions.recorder import Recorder
+from sessions.state import CellState, SessionState
+from sessions.sweep import Sweep
+
+Ending = Literal["finished", "failed", "stopped"]
+DISK_CHECK_S = 1.0
+
+
+class Conductor:
+    """Runs a plan to its end.
+
+    Args:
+        sweep: what is asked.
+        recorder: the state and the log.
+        applying, measuring, checking: the three things that can be done.
+    """
+
+    def __init__(
+        self, sweep: Sweep, recorder: Recorder, applying: Applying, measuring: Measuring, checking: Checking
+    ) -> None:
+        self._sweep = sweep
+        self._recorder = recorder
+        self._applying = applying
+        self._measuring = measuring
+        self._checking = checking
+        self._going = asyncio.Event()
+        self._going.set()
+        self._wanted: str | None = None
+        self._stop: Literal["", "now", "after-cell"] = ""
+        self._doing: asyncio.Task[bool] | None = None
+        self._step: Step | None = None
+        self._failures = 0
+
+    @property
+    def state(self) -> SessionState:
+        """The session's state."""
+        return self._recorder.state
+
+    async def run(self) -> tuple[Ending, str]:
+        """Does step after step until nothing is left, too much failed, or the operator stops it."""
+        while True:
+            await self._gate()
+            if self._stop:
+                return "stopped", "as asked"
+            step = next_step(self.state, self._wanted)
+            if step is None:
+                return "finished", self._tally()
+            self._step = step
+            self._doing = asyncio.create_task(self._do(step))
+            try:
+                good = await self._doing
+            except asyncio.CancelledError:
+                if not self._doing.cancelled() or (current := asyncio.current_task()) is None or current.cancelling():
+                    self._doing.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await self._doing
+                    raise
+                continue
+            finally:
+                self._step = None
+            if isinstance(step, ApplyPreset | MeasureCell):
+                interrupted = isinstance(step, MeasureCell) and self._cell(step).status in ("skipped", "waiting")
+                self._failures = 0 if good else self._failures + (not interrupted)
+            if self._failures >= self._sweep.limits.max_failures:
+                return "failed", f"{self._failures} failures in a row; {self._tally()}"
+
+    async def _gate(self) -> None:
+        while self._recorder.disk_full or not self._going.is_set():
+            if self._stop:
+                return
+            if self.state.phase != "paused":
+                why = "the disk is full" if self._recorder.disk_full else "as asked; r goes on"
+                self._recorder.happen(PhaseChanged(phase="paused", preset=self.state.current_preset, words=why))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._going.wait(), None if not self._recorder.disk_full else DISK_CHECK_S)
+            if self._recorder.disk_full:
+                await asyncio.sleep(DISK_CHECK_S)
+
+    async def _do(self, step: Step) -> bool:
+        match step:
+            case ApplyPreset(name):
+                good = await self._applying.apply(self.state.presets[name].preset)
+                self._wanted = None if self._wanted == name else self._wanted
+                if not good:
+                    self._without(name)
+                return good
+            case RunCoding(name):
+                await self._checking.coding(name)
+                return True
+            case RunLossless(name):
+                await self._checking.lossless(name)
+                return True
+            case MeasureCell(cell):
+                good = await self._measuring.measure(cell, self.state.presets[cell.preset].preset)
+                if good:
+                    for key, mark in marks_from_neighbours(self.state, cell):
+                        self._recorder.happen(CellMarked(cell=key, mark=mark))
+                    self._checking.suspect()
+                return good
+
+    def _without(self, name: str) -> None:
+        """Ends the cells of a preset that is not in effect: they get no figures at all."""
+        reason = self.state.presets[name].reason
+        for cell in list(self.state.cells.values()):
+            if cell.key.preset == name and cell.status == "waiting":
+                self._recorder.happen(
+                    CellEnded(cell=cell.key, run=cell.key.text, outcome="not-in-effect", reason=reason)
+                )
+
+    def _cell(self, step: MeasureCell) -> CellState:
+        return self.state.cells[step.cell.text]
+
+    def _tally(self) -> str:
+        cells = self.state.cells.values()
+        measured = sum(1 for c in cells if c.status == "measured")
+        return f"{measured} of {len(cells)} cells measured"
+
+    async def obey(self, command: Command) -> Reply:
+        """Carries a command out and says what will happen, or why not."""
+        if command.name == "note":
+            self._recorder.happen(NoteAdded(text=command.argument))
+            return Reply(ok=True, words="noted")
+        if self.state.status != "running":
+            return Reply(ok=False, words=f"the session has {self.state.status}")
+        self._recorder.happen(CommandReceived(command=command.name, argument=command.argument))
+        commands: dict[str, Callable[[Command], Awaitable[Reply]]] = {
+            "pause": self._pause,
+            "resume": self._resume,
+            "skip": self._skip,
+            "repeat": self._repeat,
+            "apply": self._apply,
+            "stop": self._stop_now,
+            "stop-after-cell": self._stop_after_cell,
+            "add-preset": self._add_preset,
+            "skip-preset": self._skip_preset,
+            "reorder": self._reorder,
+        }
+        return await commands[command.name](command)
+
+    async def _pause(self, _: Command) -> Reply:
+        self._going.clear()
+        return Reply(ok=True, words="pausing when the present step is done")
+
+    async def _resume(self, _: Command) -> Reply:
+        self._going.set()
+        return Reply(ok=True, words="going on")
+
+    async def _skip(self, command: Command) -> Reply:
+        if command.argument:
+            cell = self.state.cells.get(command.argument)
+            if cell is None or cell.status != "waiting":
+                return Reply(ok=False, words=f'no waiting cell is called "{command.argument}"')
+            self._recorder.happen(
+                CellEnded(cell=cell.key, run=cell.key.text, outcome="skipped", reason="skipped by the operator")
+            )
+            return Reply(ok=True, words=f"{command.argument} will not be measured")
+        if isinstance(self._step, MeasureCell):
+            await self._measuring.drop("skipped by the operator")
+            return Reply(ok=True, words="the running cell is skipped")
+        if isinstance(self._step, ApplyPreset):
+            name = self._step.preset
+            await self._leave_step()
+            self._recorder.happen(PresetSkipped(preset=name, reason="skipped by the operator"))
+            self._skip_cells(name)
+            return Reply(ok=True, words=f"{name} is skipped")
+        return Reply(ok=False, words="nothing is running that can be skipped")
+
+    async def _repeat(self, command: Command) -> Reply:
+        if command.argument:
+            cell = self.state.cells.get(command.argument)
+        else:
+            ended = [c for c in self.state.cells.values() if c.ended_t is not None]
+            cell = max(ended, key=lambda c: c.ended_t or 0.0, default=None)
+        if cell is None or cell.status in ("waiting", "running"):
+            return Reply(ok=False, words="there is no such finished cell")
+        self._recorder.happen(CellReset(cell=cell.key, reason="repeated by the operator"))
+        return Reply(ok=True, words=f"{cell.key.text} will be measured again")
+
+    async def _apply(self, command: Command) -> Reply:
+        preset = self.state.presets.get(command.argument)
+        if preset is None:
+            return Reply(ok=False, words=f'no preset is called "{command.argument}"')
+        if preset.status == "in-effect":
+            return Reply(ok=False, words=f"{command.argument} is in effect already")
+        self._wanted = command.argument
+        self._going.set()
+        await self._leave_step()
+        takes = f", about {self.state.load_s_expected / 60:.0f} min" if self.state.load_s_expected else ""
+        restarts = f": the server restarts{takes}" if self.state.restarts else ""
+        return Reply(ok=True, words=f"switching to {command.argument}{restarts}")
+
+    async def _stop_now(self, _: Command) -> Reply:
+        self._stop = "now"
+        self._going.set()
+        await self._leave_step()
+        return Reply(ok=True, words="stopping; everything measured so far is kept")
+
+    async def _stop_after_cell(self, _: Command) -> Reply:
+        self._stop = "after-cell"
+        self._going.set()
+        return Reply(ok=True, words="stopping when the present step is done")
+
+    async def _add_preset(self, command: Command) -> Reply:
+        preset = command.preset
+        if preset is None:
+            return Reply(ok=False, words="no preset was given")
+        if preset.name in self.state.presets:
+            return Reply(ok=False, words=f'a preset is called "{preset.name}" already')
+        if (why := self._applying.cannot_express(preset)) is not None:
+            return Reply(ok=False, words=why)
+        m = self._sweep.matrix
+        cells = plan_cells([preset], m.contexts, m.concurrency, m.temperatures, m.repeats)
+        self._recorder.happen(PresetAdded(preset=preset, cells=cells))
+        return Reply(ok=True, words=f"{preset.name} is planned after the others ({len(cells)} cells)")
+
+    async def _skip_preset(self, command: Command) -> Reply:
+        preset = self.state.presets.get(command.argument)
+        if preset is None:
+            return Reply(ok=False, words=f'no preset is called "{command.argument}"')
+        running = self._step
+        if isinstance(running, ApplyPreset) and running.preset == command.argument:
+            return await self._skip(Command(name="skip"))
+        self._recorder.happen(PresetSkipped(preset=command.argument, reason="skipped by the operator"))
+        self._skip_cells(command.argument)
+        if isinstance(running, MeasureCell) and running.cell.preset == command.argument:
+            await self._measuring.drop("its preset is skipped by the operator")
+        return Reply(ok=True, words=f"{command.argument} is skipped")
+
+    async def _reorder(self, command: Command) -> Reply:
+        order = tuple(name.strip() for name in command.argument.split(",") if name.strip())
+        unknown = [name for name in order if name not in self.state.presets]
+        if unknown:
+            return Reply(ok=False, words=f"no preset is called {', '.join(unknown)}")
+        self._recorder.happen(PresetsReordered(order=order))
+        return Reply(ok=True, words="the order is changed")
+
+    def _skip_cells(self, name: str) -> None:
+        for cell in list(self.state.cells.values()):
+            if cell.key.preset == name and cell.status == "waiting":
+                self._recorder.happen(
+                    CellEnded(cell=cell.key, run=cell.key.text, outcome="skipped", reason="its preset is skipped")
+                )
+
+    async def _leave_step(self) -> None:
+        """Leaves what is being done now: a cell goes back to waiting, anything else is given up."""
+        step, doing = self._step, self._doing
+        if step is None or doing is None or doing.done():
+            return
+        if isinstance(step, MeasureCell):
+            await self._measuring.drop("left for another step")
+            await asyncio.wait([doing])
+            if self._cell(step).status == "skipped":
+                self._recorder.happen(CellReset(cell=step.cell, reason="left before its end"))
+            return
+        doing.cancel()
+        await asyncio.wait([doing])
+        if isinstance(step, ApplyPreset) and self.state.presets[step.preset].status == "switching":
+            words = f"gave up putting {step.preset} in effect"
+            self._recorder.happen(PhaseChanged(phase="idle", words=words))

@@ -1,0 +1,143 @@
+"""The engine's eyes: GPU readings, the server's gauges and its log, kept for the cell that is being measured.
+
+Nothing here may delay a cell: the GPUs are read on a thread of their own, the gauges with short time limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+
+from loadgen.figures import GpuWindow, ServerWindow
+from sessions.events import GpusSampled, ServerLogged, ServerSampled
+from sessions.recorder import Recorder
+from telemetry.poller import Poller
+from telemetry.samples import GpuSample, GpuSource, ServerSample
+from telemetry.server import ServerGauges
+from telemetry.windows import gpu_window, server_window
+
+EDGE_LIMIT_S = 0.15
+GAUGES_LIMIT_S = 1.0
+LOG_INTERVAL_S = 0.25
+LOG_LINES_MOST = 40
+SAMPLES_KEPT = 7200
+
+
+class Watch:
+    """Samples the machine and the server, records what it sees, and answers for a window of time.
+
+    Args:
+        recorder: where samples go.
+        source: what reads the GPUs, or `None` for nothing.
+        gauges: what reads the server's gauges.
+        interval_s: seconds between readings.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        source: GpuSource | None,
+        gauges: ServerGauges,
+        interval_s: float,
+    ) -> None:
+        self._recorder = recorder
+        self._gauges = gauges
+        self._interval_s = interval_s
+        self._loop = asyncio.get_running_loop()
+        self.gpus: deque[GpuSample] = deque(maxlen=SAMPLES_KEPT)
+        self.server: deque[ServerSample] = deque(maxlen=SAMPLES_KEPT)
+        self._fresh = asyncio.Event()
+        self._gauging = asyncio.Lock()
+        self._log_lines: list[str] = []
+        self._log_left_out = 0
+        self._poller = (
+            None if source is None else Poller(source, self._deliver, clock=recorder.now, interval_s=interval_s)
+        )
+
+    def start(self) -> None:
+        """Begins to read the GPUs."""
+        if self._poller is not None:
+            self._poller.start()
+
+    def stop(self) -> None:
+        """Ends reading the GPUs."""
+        if self._poller is not None:
+            self._poller.stop()
+
+    async def run(self) -> None:
+        """Reads the gauges and passes log lines on, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sample_gauges())
+            tasks.create_task(self._pass_log_on())
+
+    def logged(self, line: str) -> None:
+        """Takes a line of the server's log; a flood is thinned here, so that nobody downstream has to."""
+        if len(self._log_lines) < LOG_LINES_MOST:
+            self._log_lines.append(line)
+        else:
+            self._log_lines.pop(0)
+            self._log_lines.append(line)
+            self._log_left_out += 1
+
+    async def edge(self) -> None:
+        """Takes readings at the edge of a cell, without holding the cell up for long."""
+        self._fresh.clear()
+        if self._poller is not None:
+            self._poller.poke()
+        await asyncio.gather(self._wait_for_gpus(), self._gauge())
+
+    def gpu_window(self, start: float, end: float, cell_start: float, cell_end: float) -> GpuWindow | None:
+        """Returns what our GPUs did in a window (session seconds); peak memory over the whole cell."""
+        facts = gpu_window(list(self.gpus), start, end, cell_start, cell_end)
+        return None if facts is None else msgspec.convert(msgspec.structs.asdict(facts), GpuWindow)
+
+    def server_window(self, start: float, end: float, cell_start: float, cell_end: float) -> ServerWindow | None:
+        """Returns the server's own view of a window; counter deltas over the whole cell."""
+        facts = server_window(list(self.server), start, end, cell_start, cell_end)
+        return None if facts is None else msgspec.convert(msgspec.structs.asdict(facts), ServerWindow)
+
+    def forget_server(self) -> None:
+        """A new instance of the server: counters begin anew, absent endpoints may be there now."""
+        self._gauges.forget()
+
+    def _deliver(self, sample: GpuSample) -> None:
+        self._loop.call_soon_threadsafe(self._take, sample)
+
+    def _take(self, sample: GpuSample) -> None:
+        self.gpus.append(sample)
+        self._recorder.happen(GpusSampled(sample=sample))
+        self._fresh.set()
+
+    async def _wait_for_gpus(self) -> None:
+        if self._poller is None:
+            return
+        try:
+            await asyncio.wait_for(self._fresh.wait(), EDGE_LIMIT_S)
+        except TimeoutError:
+            return  # the reading comes when it comes; the window then interpolates from its neighbours
+
+    async def _sample_gauges(self) -> None:
+        while True:
+            await self._gauge()
+            await asyncio.sleep(self._interval_s)
+
+    async def _gauge(self) -> None:
+        if self._gauging.locked():
+            return
+        async with self._gauging:
+            try:
+                sample = await asyncio.wait_for(self._gauges.sample(self._recorder.now()), GAUGES_LIMIT_S)
+            except TimeoutError:
+                return
+            self.server.append(sample)
+            self._recorder.happen(ServerSampled(sample=sample))
+
+    async def _pass_log_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOG_INTERVAL_S)
+            if self._log_lines:
+                lines, left_out = tuple(self._log_lines), self._log_left_out
+                self._log_lines, self._log_left_out = [], 0
+                self._recorder.happen(ServerLogged(lines=lines, left_out=left_out))

@@ -1,0 +1,86 @@
+"""The one door through which events enter: stamped, reduced into the state, written to the log, sent to terminals.
+
+A full disk shows here: lines wait in memory in order, the engine pauses, and goes on when there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from loadgen.records import RequestRecord
+from sessions.errors import DiskFull
+from sessions.events import UNSTAMPED, AnyEvent, Said
+from sessions.folder import utc_now
+from sessions.log import SavedText, SessionLog
+from sessions.reduce import reduce
+from sessions.state import SessionState
+
+
+class Recorder:
+    """Takes everything that happens in a session.
+
+    Args:
+        log: the session's log, already locked by this process.
+        state: the state so far (a resumed session has one).
+    """
+
+    def __init__(self, log: SessionLog, state: SessionState | None = None) -> None:
+        self.log = log
+        self.state = state or SessionState()
+        self._told_full = False
+        self._publish: list[Callable[[AnyEvent], None]] = []
+
+    def now(self) -> float:
+        """Returns seconds since the session's start, on the monotonic clock."""
+        return self.log.now()
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether lines wait for room on the disk."""
+        return self.log.full
+
+    def subscribe(self, publish: Callable[[AnyEvent], None]) -> None:
+        """Adds somebody who is told of every event; must not block."""
+        self._publish.append(publish)
+
+    def happen(self, event: AnyEvent) -> None:
+        """Takes an event; its time is stamped here unless it carries one."""
+        stamped = replace(event, t=round(self.now(), 6) if event.t == UNSTAMPED else event.t, at=utc_now())
+        self.state = reduce(self.state, stamped)
+        self._write(lambda: self.log.append(stamped))
+        for publish in self._publish:
+            publish(stamped)
+
+    def request(self, record: RequestRecord) -> None:
+        """Writes a request's record."""
+        self._write(lambda: self.log.request(record))
+
+    def text(self, text: SavedText) -> None:
+        """Writes an answer's text, where the sweep keeps texts."""
+        self._write(lambda: self.log.text(text))
+
+    def tick(self) -> None:
+        """Called about once a second: writes again what a full disk refused."""
+        was_full = self.log.full
+        self._write(self.log.tick)
+        if was_full and not self.log.full:
+            self._told_full = False
+            lost, self.log.samples_lost = self.log.samples_lost, 0
+            left_out = f", {lost} telemetry samples were left out" if lost else ""
+            self.happen(Said(level="good", words=f"there is room on the disk again; no result was lost{left_out}"))
+
+    def sync(self) -> None:
+        """Makes what was written so far survive a power cut; called at the end of every cell."""
+        if not self.log.full:
+            self._write(self.log.sync)
+
+    def _write(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except DiskFull as error:
+            if self._told_full:
+                return
+            self._told_full = True
+            self.happen(Said(level="error", words=f"{error}; the sweep pauses until there is room"))
