@@ -51,6 +51,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         detail: assertion or exception text, cleaned for a screen.
         output: tail of what the program printed.
         sandbox: level it ran in; `run_s`: wall seconds of the run.
+        tok_s: output tokens / seconds from send to last token of the answer's request.
+        request_failed: the server failed, so that there is nothing of the model to judge.
     """
 
     t: float = 0.0
@@ -67,10 +69,19 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     run_s: float | None = None
     finish_reason: str | None = None
     tok_s: float | None = None
+    request_failed: bool = False
 
 
 class EvalSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem set under one preset: pass@1 with its Wilson 95 % interval, pass@k where asked."""
+    """A problem set under one preset: pass@1 with its Wilson 95 % interval, pass@k where asked.
+
+    Attributes:
+        problems, samples: problems of the set, answers asked for each.
+        judged: answers that say something of the model: the denominator. A failed request or sandbox is none.
+        passed: of these, those that passed.
+        verdicts: all answers by verdict.
+        throughput_tok_s: output tokens / seconds from the first send to the last token.
+    """
 
     preset: str
     problem_set: str
@@ -81,12 +92,13 @@ class EvalSummary(msgspec.Struct, frozen=True, kw_only=True):
     pass_at_1_ci95: tuple[float, float] | None
     pass_at_k: dict[str, float] = msgspec.field(default_factory=dict)
     verdicts: dict[str, int] = msgspec.field(default_factory=dict)
+    judged: int | None = None
     sandbox: str = ""
     throughput_tok_s: float | None = None
 
 
 class LosslessDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """Greedy text of one prompt under a preset beside the reference's; `first_difference` in tokens (words) or `None`."""
+    """Greedy text of one prompt beside the reference's; `first_difference` in tokens (see `unit`), or `None`."""
 
     prompt: int
     identical: bool
@@ -96,7 +108,15 @@ class LosslessDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LosslessSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The lossless check of one preset against the reference preset."""
+    """The lossless check of one preset against the reference preset.
+
+    Attributes:
+        prompts: prompts asked; `compared`: those answered under both presets.
+        identical_share: share of the compared prompts with identical text.
+        median_first_difference: over the prompts that differ; in what `unit` says.
+        diverged: fewer match than the limit, and they differ early.
+        differences: every prompt that differs, the first one first.
+    """
 
     preset: str
     reference: str
@@ -106,6 +126,7 @@ class LosslessSummary(msgspec.Struct, frozen=True, kw_only=True):
     identical_share: float | None
     median_first_difference: float | None
     diverged: bool
+    unit: str = ""
     differences: tuple[LosslessDifference, ...] = ()
 
 
