@@ -37,7 +37,7 @@ class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     source: SourceName = "auto"
     dcgm_url: str | None = None
-    gpus: tuple[str, ...] | None = None
+    gpus: tuple[str | int, ...] | None = None
     pcie_rate: bool = False
     interval_s: float = 1.0
 
@@ -70,7 +70,7 @@ class NoSource:
 
 def gpu_source(config: TelemetryConfig) -> Choice:
     """Returns the source for a server; may ask the server once, so call it where blocking for a second is fine."""
-    hint = ServerHint(gpus=config.gpus)
+    hint = ServerHint(gpus=None if config.gpus is None else tuple(map(str, config.gpus)))
     name = config.source
     if name == "none":
         return _none("GPU telemetry is switched off in the sweep file")

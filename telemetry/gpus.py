@@ -50,14 +50,18 @@ class _Gpu:
         self.xid: int | None = None
         self.ask_again_at = -math.inf
         self.lost: str | None = None
+        self.device = Device(index=handle.index)
         handle.begin(retry_absent=True)
-        uuid = nvml.text(handle.read("uuid", pynvml.nvmlDeviceGetUUID))
-        name = nvml.text(handle.read("name", pynvml.nvmlDeviceGetName))
+        self.identify()
+
+    def identify(self) -> None:
+        """Reads the fixed facts; done again for a device that told none of them at first."""
+        handle = self.handle
         pci = handle.read("pci", pynvml.nvmlDeviceGetPciInfo)
         self.device = Device(
             index=handle.index,
-            uuid=uuid,
-            name=name,
+            uuid=nvml.text(handle.read("uuid", pynvml.nvmlDeviceGetUUID)),
+            name=nvml.text(handle.read("name", pynvml.nvmlDeviceGetName)),
             pci_bus_id=nvml.text(pci.busId) if pci is not None else None,
             mig_uuids=_mig_uuids(handle),
         )
@@ -133,14 +137,14 @@ class NvmlSource:
         try:
             pynvml.nvmlInit()
         except nvml.NvmlError as error:
-            self._later(t, f"GPU telemetry not available: {nvml.words(nvml.code(error))}")
+            self._later(t, nvml.words(nvml.code(error)))
             return
         try:
             count = pynvml.nvmlDeviceGetCount()
         except nvml.NvmlError as error:
             with contextlib.suppress(nvml.NvmlError):
                 pynvml.nvmlShutdown()
-            self._later(t, f"GPU telemetry not available: {nvml.words(nvml.code(error))}")
+            self._later(t, nvml.words(nvml.code(error)))
             return
         self._open = True
         with contextlib.suppress(nvml.NvmlError, UnicodeDecodeError):
@@ -154,15 +158,15 @@ class NvmlSource:
         self._events = self._register_events()
         self._owner_at = -math.inf
 
-    def _later(self, t: float, problem: str) -> None:
-        self._problem = problem
+    def _later(self, t: float, why: str) -> None:
+        self._problem = f"GPU monitoring lost: {why}" if self._gpus else f"GPU telemetry not available: {why}"
         self._retry_at = t + self._retry_pause_s
         self._retry_pause_s = min(2 * self._retry_pause_s, RETRY_MAX_S)
 
     def _stop_for(self, t: float, number: int) -> None:
         """Every device fails: ends this use of the library, to begin anew after a pause that grows."""
         self._shut_down()
-        self._later(t, f"GPU monitoring lost: {nvml.words(number)}")
+        self._later(t, nvml.words(number))
 
     def _shut_down(self) -> None:
         self._open = False
@@ -196,6 +200,8 @@ class NvmlSource:
         if gpu.lost is not None and t < gpu.ask_again_at:
             return GpuReading(**_identity(gpu.device), state="lost", note=gpu.lost)
         handle.begin(retry_absent=retry_absent)
+        if gpu.device.uuid is None and gpu.device.pci_bus_id is None:
+            gpu.identify()
         energy_mj = handle.read("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption)
         read_after_s = time.monotonic() - started
         memory = _memory(handle)

@@ -40,6 +40,7 @@ class _Gpu(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     gpus: list[_Gpu]
+    driver: str | None = None
 
 
 class SimulatedSource:
@@ -66,20 +67,26 @@ class SimulatedSource:
             answer = get(self._url, TIMEOUT_S)
             if answer.status != 200:
                 raise FetchError(f"{self._url}: HTTP {answer.status}")
-            gpus = msgspec.json.decode(answer.body, type=_Answer).gpus
+            found = msgspec.json.decode(answer.body, type=_Answer)
         except (FetchError, msgspec.MsgspecError) as error:
             gone = tuple(
                 GpuReading(index=gpu.index, uuid=gpu.uuid, name=gpu.name, pci_bus_id=gpu.pci_bus_id, state="absent")
                 for gpu in self._last
             )
             return GpuSample(t=t, source=self.name, gpus=gone, problem=f"simulated GPUs: {error}")
-        readings = tuple(_reading(gpu) for gpu in gpus)
+        readings = tuple(map(_reading, found.gpus))
         self._last = readings
-        devices = [Device(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in gpus]
+        devices = [Device(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in readings]
         owner = ownership.resolve(devices, ServerHint(gpus=self._hint.gpus))
         how = "all simulated GPUs" if self._hint.gpus is None else owner.how
         return GpuSample(
-            t=t, source=self.name, gpus=readings, ours=owner.ours, ours_from=how, ours_warning=owner.warning
+            t=t,
+            source=self.name,
+            gpus=readings,
+            ours=owner.ours,
+            ours_from=how,
+            ours_warning=owner.warning,
+            driver=found.driver,
         )
 
     def close(self) -> None:
