@@ -1,0 +1,48 @@
+"""Whatever runs the server: systemd, a child of ours, commands of the operator, or the operator.
+
+`manager_from` is the only place that turns a sweep file's `[server.manager]` into one of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconfig.managers.command import CommandManager
+from reconfig.managers.config import CommandConfig, ManagerConfig, ManualConfig, ProcessConfig, SystemdConfig
+from reconfig.managers.manual import ManualManager
+from reconfig.managers.process import ProcessManager
+from reconfig.managers.protocol import Manager, ManagerError, ManagerStatus
+from reconfig.managers.systemd import SystemdManager
+
+__all__ = [
+    "CommandConfig",
+    "Manager",
+    "ManagerConfig",
+    "ManagerError",
+    "ManagerStatus",
+    "ManualConfig",
+    "ProcessConfig",
+    "SystemdConfig",
+    "manager_from",
+]
+
+
+def manager_from(config: ManagerConfig, *, state_dir: Path) -> Manager:
+    """The manager that a configuration asks for.
+
+    Args:
+        config: the `[server.manager]` table.
+        state_dir: a folder of ours for the server's log and process number, where the configuration names none.
+
+    Raises:
+        ValueError: the configuration contradicts itself; the words name the key and the cure.
+    """
+    match config:
+        case SystemdConfig():
+            return SystemdManager(config)
+        case ProcessConfig():
+            return ProcessManager(config, state_dir=state_dir)
+        case CommandConfig():
+            return CommandManager(config)
+        case ManualConfig():
+            return ManualManager(config)

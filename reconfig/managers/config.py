@@ -1,0 +1,103 @@
+"""The `[server.manager]` table of a sweep file, one struct for each `kind`.
+
+The only place that knows the keys of a manager's configuration and their defaults.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Duration = str | int | float
+
+
+class _Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Keys that every kind has.
+
+    Attributes:
+        ready_timeout: from the start to good health; minutes of silence while weights load are normal.
+        stop_timeout: how long an old server may drain.
+        probe_timeout: limit of one generation of the proof.
+        memory_timeout: how long GPU memory may take to become free.
+        kill_orphans: whether processes that outlive their server may be killed.
+    """
+
+    ready_timeout: Duration = "15m"
+    stop_timeout: Duration = "2m"
+    probe_timeout: Duration = "60s"
+    memory_timeout: Duration = "60s"
+    kill_orphans: bool = False
+
+
+class SystemdConfig(_Common, frozen=True, kw_only=True, tag="systemd"):
+    """A systemd unit, changed by a drop-in of ours.
+
+    Attributes:
+        unit: the service; ".service" may be left out.
+        arguments: the environment variable in the unit that carries a preset's flags (`ExecStart=... $NAME`).
+        exec_start: instead: the whole command without a preset's flags, as an argument list.
+        systemctl, journalctl: argument lists, so that `ssh` or `sudo` can stand before them.
+        write: what stands before `tee`, `mv`, ... where the drop-in is not written here by us (`["ssh", "gpu1"]`).
+        user: a unit of the user's own systemd.
+        dropin_dir: where the drop-in goes: `<dropin_dir>/<unit>.d/<dropin_name>`.
+    """
+
+    unit: str
+    arguments: str | None = None
+    exec_start: list[str] | None = None
+    systemctl: list[str] = ["systemctl"]
+    journalctl: list[str] = ["journalctl"]
+    write: list[str] = []
+    user: bool = False
+    dropin_dir: str | None = None
+    dropin_name: str = "50-spectop.conf"
+
+
+class ProcessConfig(_Common, frozen=True, kw_only=True, tag="process"):
+    """A child of ours.
+
+    Attributes:
+        command: the server's command without a preset's flags; they are added at its end, or where an element is
+            "{arguments}".
+        env: further environment variables for every preset; `cwd`: the working folder.
+        log: the file that takes its output; a file in the session's own folder when left out.
+    """
+
+    command: list[str]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    log: str | None = None
+
+
+class CommandConfig(_Common, frozen=True, kw_only=True, tag="command"):
+    """Commands of the operator, as argument lists.
+
+    Elements: "{arguments}" becomes a preset's flags, one element each; "{quoted_arguments}" one element that a shell
+    splits again (for ssh); "{env}" becomes NAME=VALUE elements, "{env:-e}" the same with "-e" before each.
+
+    Attributes:
+        start: starts the server and returns with status 0; `stop`: ends it and returns.
+        status: exit status 0 while the server runs; its output tells one start from another.
+        log: follows the log of the newest start (`docker logs --follow NAME`).
+        start_timeout: limit of the start command itself.
+    """
+
+    start: list[str]
+    stop: list[str]
+    status: list[str] | None = None
+    log: list[str] | None = None
+    env: dict[str, str] = {}
+    start_timeout: Duration = "60s"
+
+
+class ManualConfig(_Common, frozen=True, kw_only=True, tag="manual"):
+    """The operator restarts the server; the product says what is needed, and proves it afterwards.
+
+    Attributes:
+        command: the server's command without a preset's flags, to be shown in full.
+    """
+
+    command: list[str] = []
+    ready_timeout: Duration = "1h"
+
+
+ManagerConfig = SystemdConfig | ProcessConfig | CommandConfig | ManualConfig
