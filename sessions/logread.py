@@ -119,9 +119,11 @@ def newest_samples(folder: Path, name: str, decoder: Decoder, count: int) -> lis
     return list(deque(iter_decoded(path, decoder, notes), maxlen=count))
 
 
-def state_from(folder: Path, read: EventsRead) -> SessionState:
-    """Returns the state that events and the newest samples of a session make."""
+def state_from(folder: Path, read: EventsRead, *, samples: bool = True) -> SessionState:
+    """Returns the state that events and (unless told otherwise) the newest samples of a session make."""
     state = reduce_all(read.events)
+    if not samples:
+        return state
     for gpus in newest_samples(folder, GPUS_FILE, _GPUS, GPU_HISTORY_KEPT):
         state = reduce(state, GpusSampled(t=gpus.t, sample=gpus))
     for server in newest_samples(folder, SERVER_FILE, _SERVER, 1):

@@ -1,0 +1,150 @@
+"""A saved (or still running) session, opened to be looked at: its state, what is known of it, what could not be read.
+
+`open_session` is where every later look begins: tables, JSON, comparison, recommendation, report, export.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from reconfig.presets import Preset
+from sessions.errors import SessionError
+from sessions.folder import SessionInfo, folders, printable, read_info
+from sessions.logread import read_for_state, state_from
+from sessions.state import SessionState
+
+_SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """An opened session.
+
+    Attributes:
+        info: what `session.json` says; `None` when it is absent or unreadable (then `skipped` says so).
+        skipped: what of the log could not be read, in words.
+        live: an engine writes to it just now.
+    """
+
+    folder: Path
+    info: SessionInfo | None
+    state: SessionState
+    skipped: tuple[str, ...] = ()
+    live: bool = False
+
+    @property
+    def name(self) -> str:
+        """The folder's name, fit for a screen."""
+        return printable(self.folder.name)
+
+    @property
+    def status(self) -> str:
+        """The session's end, "running", or "interrupted" when its engine is gone without having ended it."""
+        return status_words(self.state, live=self.live)
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the list of sessions.
+
+    Attributes:
+        created: UTC, ISO 8601, or empty where unknown.
+        cells_done, cells: how many of the planned cells are through.
+        problem: why the session cannot be opened, or empty.
+    """
+
+    folder: Path
+    name: str
+    label: str = ""
+    created: str = ""
+    model: str = ""
+    presets: int = 0
+    cells_done: int = 0
+    cells: int = 0
+    status: str = ""
+    simulated: bool = False
+    problem: str = ""
+
+
+def status_words(state: SessionState, *, live: bool) -> str:
+    """Returns a session's status: "finished", "failed", "stopped", "running", "interrupted" or "empty"."""
+    if state.status == "running" and not live:
+        return "interrupted" if state.session or state.cells else "empty"
+    return state.status
+
+
+def open_session(folder: Path) -> Session:
+    """Opens a session.
+
+    Args:
+        folder: its folder (`sessions.folder.find` finds it by name).
+
+    Raises:
+        NewerSchema: a newer version wrote it.
+        SessionError: its log is there and cannot be read.
+    """
+    skipped: list[str] = []
+    info: SessionInfo | None = None
+    if (folder / "session.json").exists():
+        info = read_info(folder)
+    else:
+        skipped.append("session.json: missing; host, GPUs and sweep file are unknown")
+    read = read_for_state(folder)
+    return Session(
+        folder=folder,
+        info=info,
+        state=state_from(folder, read),
+        skipped=(*skipped, *read.skipped),
+        live=read.live,
+    )
+
+
+def list_sessions(sessions_dir: Path) -> list[Listed]:
+    """Lists all sessions, newest first; one that cannot be opened is listed with the reason."""
+    return [_listed(folder) for folder in reversed(folders(sessions_dir))]
+
+
+def _listed(folder: Path) -> Listed:
+    name = printable(folder.name)
+    try:
+        info = read_info(folder) if (folder / "session.json").exists() else None
+        read = read_for_state(folder)
+        state = state_from(folder, read, samples=False)
+    except SessionError as error:
+        return Listed(folder=folder, name=name, status="unreadable", problem=printable(str(error)))
+    return Listed(
+        folder=folder,
+        name=name,
+        label=printable(info.label if info else state.label),
+        created=info.created if info else state.started_at,
+        model=printable(state.model),
+        presets=len(state.presets),
+        cells_done=state.done_cells,
+        cells=len(state.cells),
+        status=status_words(state, live=read.live),
+        simulated=state.simulated,
+    )
+
+
+def settings_of(preset: Preset) -> dict[str, object]:
+    """Returns what a preset asks for, without its name and notes; values of secret environment variables are masked."""
+    settings: dict[str, object] = {"algorithm": preset.algorithm}
+    for key in ("budget", "topk", "window", "block_size"):
+        settings[key] = getattr(preset, key)
+    settings["flags"] = list(preset.flags)
+    settings["env"] = {k: "***" if _SECRET.search(k) else v for k, v in preset.env.items()}
+    return settings
+
+
+def settings_words(preset: Preset) -> str:
+    """Returns what a preset asks for in one line."""
+    numbers = (
+        ("budget", preset.budget),
+        ("topk", preset.topk),
+        ("window", preset.window),
+        ("block", preset.block_size),
+    )
+    parts = [preset.algorithm, *(f"{word} {value}" for word, value in numbers if value is not None)]
+    parts += [*preset.flags, *(f"{k}={'***' if _SECRET.search(k) else v}" for k, v in preset.env.items())]
+    return printable(" ".join(parts))
