@@ -1,0 +1,87 @@
+"""Small graphs as text: one colour, no axis of their own; braille where the font has it, blocks elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui.glyphs import Glyphs
+
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+"""Bits of a braille cell's left and right column, from the bottom up."""
+
+
+def resample(values: Sequence[float | None], points: int) -> list[float | None]:
+    """Returns the newest values as exactly so many points, the newest last; missing ones at the front are `None`."""
+    kept = list(values[-points:])
+    return [None] * (points - len(kept)) + kept
+
+
+def area(
+    values: Sequence[float | None],
+    cells: int,
+    rows: int,
+    glyphs: Glyphs,
+    *,
+    top: float | None = None,
+) -> list[str]:
+    """Returns a filled graph of the newest values, `rows` strings of `cells` characters, the top row first.
+
+    Args:
+        values: oldest first; `None` leaves a gap.
+        cells: width.
+        rows: height.
+        glyphs: decides between braille (two values a cell) and blocks (one).
+        top: the value of a full column; the highest value by default. The bottom is always 0.
+    """
+    if cells <= 0 or rows <= 0:
+        return []
+    per_cell = 2 if glyphs.braille else 1
+    points = resample(values, cells * per_cell)
+    highest = top if top is not None else max((v for v in points if v is not None), default=0.0)
+    if highest <= 0:
+        highest = 1.0
+    steps = 4 if glyphs.braille else len(glyphs.columns)
+    heights = [
+        None if v is None else max(1 if v > 0 else 0, min(rows * steps, round(v / highest * rows * steps)))
+        for v in points
+    ]
+    out: list[str] = []
+    for row in range(rows):
+        floor = (rows - 1 - row) * steps
+        chars: list[str] = []
+        for cell in range(cells):
+            levels = [max(0, min(steps, (heights[cell * per_cell + i] or 0) - floor)) for i in range(per_cell)]
+            if glyphs.braille:
+                bits = sum(sum(_DOTS[i][:level]) for i, level in enumerate(levels))
+                chars.append(chr(0x2800 + bits) if bits else " ")
+            else:
+                chars.append(glyphs.columns[levels[0] - 1] if levels[0] else " ")
+        out.append("".join(chars))
+    return out
+
+
+def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
+    """Returns a horizontal bar of a share (0 to 1) in so many cells; the rest is blank."""
+    if cells <= 0:
+        return ""
+    if share is None:
+        return " " * cells
+    steps = len(glyphs.bar)
+    filled = round(max(0.0, min(1.0, share)) * cells * steps)
+    whole, part = divmod(filled, steps)
+    text = glyphs.bar[-1] * whole + (glyphs.bar[part - 1] if part else "")
+    return text + " " * (cells - len(text))
+
+
+def progress(share: float, cells: int, glyphs: Glyphs) -> tuple[str, str]:
+    """Returns what is done and what is left of a share (0 to 1), as two stretches of so many cells together."""
+    filled = max(0, min(cells, round(share * cells)))
+    return glyphs.done * filled, glyphs.rule * (cells - filled)
+
+
+def heat(value: float, low: float, high: float, glyphs: Glyphs) -> tuple[str, int]:
+    """Returns the sign and the level (1 to 4) of a value between the lowest and the highest of its matrix."""
+    share = 1.0 if high <= low else (value - low) / (high - low)
+    share = max(0.0, min(1.0, share))
+    sign = glyphs.heat[min(len(glyphs.heat) - 1, int(share * len(glyphs.heat)))]
+    return sign, 1 + min(3, int(share * 4))

@@ -1,0 +1,78 @@
+"""What all screens have in common: the two lines on top, the keys at the bottom, facts from the application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from tui.draw import Line, Span, line, line_width
+from tui.glyphs import Glyphs
+from tui.view import Facts
+from tui.widgets.head import draw_head
+from tui.widgets.panel import Panel
+
+if TYPE_CHECKING:
+    from tui.spectop import SpectopApp
+
+
+def draw_keys(keys: tuple[tuple[str, str], ...], cells: int, glyphs: Glyphs) -> list[Line]:
+    """Returns a line of keys with what they do; those that do not fit are left out from the right, not cut.
+
+    The last two are always there.
+    """
+    always = keys[-2:]
+    out: list[Span] = []
+    room = cells - sum(len(k) + len(w) + 3 for k, w in always)
+    for key, words in (*keys[:-2], *always):
+        part = [Span(f" {_key_name(key, glyphs)}", "strong"), Span(f" {words}", "muted"), Span(" ")]
+        taken = line_width(tuple(part))
+        if (key, words) not in always:
+            if taken > room:
+                continue
+            room -= taken
+        out.extend(part)
+    return [line(*out)]
+
+
+def _key_name(key: str, glyphs: Glyphs) -> str:
+    return glyphs.enter if key == "enter" else key
+
+
+class SpectopScreen(Screen[None]):
+    """A screen that draws facts."""
+
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("?", "help"), ("esc", "back"))
+    TITLE_WORDS: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "back", "Back")]
+    AUTO_FOCUS = ""
+
+    @property
+    def spectop(self) -> SpectopApp:
+        """The application, by its own type."""
+        app: Any = self.app
+        return app  # type: ignore[no-any-return]
+
+    @property
+    def facts(self) -> Facts:
+        """What there is to draw."""
+        return self.spectop.facts
+
+    def head(self) -> Panel:
+        """Makes the panel of the two lines on top."""
+        return Panel(lambda w, h: draw_head(self.facts, w, h), glyphs=self.facts.glyphs, id="head")
+
+    def keys_line(self) -> Panel:
+        """Makes the panel of the keys."""
+        return Panel(lambda w, _: draw_keys(self.KEYS, w, self.facts.glyphs), glyphs=self.facts.glyphs, id="keys")
+
+    def show_facts(self) -> None:
+        """Draws what changed; called by the application for every new state or view."""
+        for panel in self.query(Panel):
+            panel.redraw()
+
+    def action_back(self) -> None:
+        """Goes back to the screen below."""
+        if len(self.app.screen_stack) > 2:
+            self.app.pop_screen()

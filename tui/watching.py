@@ -1,0 +1,187 @@
+"""The application's inner half: takes states from a source, keeps the facts, draws them at the terminal's pace.
+
+It measures nothing and decides nothing: what it shows is the newest state and the operator's view of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual import work
+from textual.app import App
+
+from sessions.commands import Command, Reply, Source
+from sessions.errors import EngineLost, SpectopError
+from sessions.state import SessionState
+from tui.glyphs import Glyphs, choose
+from tui.left import remaining_s
+from tui.pace import FASTEST_S, TICK_S, Pace
+from tui.screens.base import SpectopScreen
+from tui.terminal import CHECK_S, end_soon, terminal_is_gone
+from tui.theme import FALLBACKS, THEMES
+from tui.view import Facts, View
+from tui.words import plain_text
+
+STILL = ("finished", "failed", "stopped", "paused", "idle")
+"""Phases in which no elapsed time ticks on its own."""
+
+
+class WatchingApp(App[str]):
+    """Watches a source.
+
+    Args:
+        source: where states come from.
+        glyphs: signs to draw with; by the locale unless given.
+        clock: seconds on any monotonic clock, for times that tick between two states.
+        period_s: seconds between frames at most.
+        folder: the session's folder, where there is one.
+        read_only: commands are refused.
+    """
+
+    CSS_PATH = "app.tcss"
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        glyphs: Glyphs | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        period_s: float = FASTEST_S,
+        folder: Path | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self.source = source
+        self.folder = folder
+        self.read_only = read_only
+        super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = self._first_theme()
+        glyphs = glyphs or choose(os.environ)
+        self.facts = Facts(glyphs=glyphs, view=View(live=source.live))
+        self.pace = Pace(self._backlog, period_s)
+        self._clock = clock
+        self._received = clock()
+        self._newest: SessionState | None = None
+        self._fresh = asyncio.Event()
+
+    def _first_theme(self) -> str:
+        wished = os.environ.get("TEXTUAL_THEME", "")
+        if wished in self.available_themes:
+            return wished
+        return "ansi-dark" if self.no_color else THEMES[0].name
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Returns colours of our own roles for themes that are not ours."""
+        return FALLBACKS
+
+    def _backlog(self) -> int:
+        # Textual has no public word for how much output waits; the pinned version's writer thread keeps a queue.
+        writer: Any = getattr(self._driver, "_writer_thread", None)
+        queue = getattr(writer, "_queue", None)
+        return int(queue.qsize()) if queue is not None else 0
+
+    def on_mount(self) -> None:
+        """Starts watching."""
+        self.follow_source()
+        self.draw_frames()
+        self.set_interval(TICK_S, self._tick)
+        if not self.is_headless and not self.is_web:
+            self._watch_terminal()
+
+    def _watch_terminal(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end_by_signal, 128 + number)
+        self.set_interval(CHECK_S, self._look_for_terminal)
+
+    def _end_by_signal(self, status: int) -> None:
+        end_soon(status)
+        self.exit("left", return_code=status)
+
+    def _look_for_terminal(self) -> None:
+        if terminal_is_gone():
+            self._end_by_signal(128 + signal.SIGHUP)
+
+    async def on_unmount(self) -> None:
+        """Gives the source back."""
+        await self.source.close()
+
+    @work(exclusive=True, exit_on_error=False, group="source")
+    async def follow_source(self) -> None:
+        """Takes states as they come; the newest wins."""
+        try:
+            async for state in self.source.states():
+                self._newest = state
+                self._fresh.set()
+        except EngineLost as gone:
+            self._lose(str(gone) or "the engine's process is gone")
+        except (SpectopError, OSError) as broken:
+            self._lose(f"no more news from the engine: {broken}")
+
+    @work(exclusive=True, exit_on_error=True, group="frames")
+    async def draw_frames(self) -> None:
+        """Draws the newest state whenever there is one and the terminal has taken the frame before."""
+        while True:
+            await self._fresh.wait()
+            if self.pace.may_draw():
+                self._fresh.clear()
+                if self._newest is not None:
+                    self._received = self._clock()
+                    self._show(replace(self.facts, state=self._newest))
+            await asyncio.sleep(self.pace.period_s)
+
+    def _lose(self, words: str) -> None:
+        if self._newest is not None:
+            self.facts = replace(self.facts, state=self._newest)
+        name = self.facts.state.session or "SESSION"
+        words = f"{words.rstrip('.')}. What was measured is kept; `spectop run SWEEP --resume {name}` goes on."
+        self.look(lost=words)
+
+    def _tick(self) -> None:
+        state = self.facts.state
+        if self.facts.view.live and not self.facts.view.lost and state.phase not in STILL and self.pace.may_draw():
+            self._show(self.facts)
+
+    def _show(self, facts: Facts) -> None:
+        since = self._clock() - self._received if facts.view.live and facts.state.phase not in STILL else 0.0
+        left = remaining_s(facts.state)
+        self.facts = replace(facts, now_t=facts.state.t + since, left_s=left)
+        with self.batch_update():
+            for screen in self.screen_stack:
+                if isinstance(screen, SpectopScreen):
+                    screen.show_facts()
+
+    def look(self, **changes: object) -> None:
+        """Changes the view and draws it at once."""
+        self._show(self.facts.looking(**changes))
+
+    @work(exit_on_error=False, group="commands")
+    async def send(self, command: Command) -> None:
+        """Sends a command; what is answered is told."""
+        if not self.source.live:
+            self.tell("this is a saved session: there is nothing to command", "warning")
+            return
+        if self.read_only:
+            self.tell("these screens are read-only", "warning")
+            return
+        if self.facts.view.lost:
+            self.tell("the engine is gone: nothing can be commanded", "error")
+            return
+        try:
+            reply = await self.source.command(command)
+        except (SpectopError, OSError) as broken:
+            reply = Reply(False, f"not sent: {broken}")
+        self.tell(reply.words, "information" if reply.ok else "error")
+
+    def tell(self, words: str, severity: str = "information") -> None:
+        """Shows a notification of plain text."""
+        level: Any = severity
+        self.notify(plain_text(words, self.facts.glyphs, 400), severity=level, markup=False, timeout=6)

@@ -1,0 +1,110 @@
+"""The GPUs, a line each: load, memory, power, temperature, a short history, and what holds a clock back."""
+
+from __future__ import annotations
+
+from telemetry.samples import GpuReading
+from tui.draw import Line, Span, line, title
+from tui.graph import area, bar
+from tui.view import Facts
+from tui.words import gib, number, plain_text, right
+
+BENIGN = frozenset({"gpu_idle", "idle", "applications_clocks_setting", "application_clocks", "none"})
+"""Clock event reasons that are no sign of trouble."""
+HOT_C = 83.0
+
+
+def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
+    """Returns all GPUs: one a line, two a line where there are more than lines."""
+    g, sample = facts.glyphs, facts.state.gpus
+    if sample is None:
+        return [line(Span(" gpu  no reading yet", "muted"))]
+    if sample.problem and not sample.gpus:
+        return [line(Span(" gpu  ", "muted"), Span(plain_text(sample.problem, g), "warn"))]
+    readings = list(sample.gpus)
+    room = rows - 1
+    if len(readings) > room and cells >= 76:
+        return _pairs(facts, readings, cells, rows)
+    history = max(0, min(60, cells - 78)) if cells >= 90 else 0
+    heading = f" gpu  {'util':<{_bar_cells(cells) + 6}} {'memory GiB':>13}  {'power W':>11} {g.degree + 'C':>4}  "
+    head = [Span(heading, "head")]
+    if history:
+        head.append(Span(f"{'load, last minute'[:history]:<{history}}  ", "head"))
+    head.append(Span("flags", "head"))
+    if sample.source == "simulated":
+        head.append(Span(" (simulated)", "muted"))
+    out: list[Line] = [tuple(head)]
+    for i, reading in enumerate(readings[:room]):
+        out.append(_row(facts, i, reading, cells, history))
+    if len(readings) > room > 0:
+        out[-1] = line(Span(f"      {g.more_down} {len(readings) - room + 1} more (z, g)", "warn"))
+    return out
+
+
+def _bar_cells(cells: int) -> int:
+    return 10 if cells < 110 else 14
+
+
+def _row(facts: Facts, place: int, r: GpuReading, cells: int, history: int) -> Line:
+    g = facts.glyphs
+    ours = facts.state.gpus.ours if facts.state.gpus else None
+    index = Span(f"{r.index:>3}  ", "" if ours is None or r.index in ours else "muted")
+    if r.state != "ok":
+        words = "fell off the bus" if r.state == "lost" else "no longer there"
+        note = f": {plain_text(r.note, g)}" if r.note else ""
+        return line(index, Span(f"{g.failed} LOST, {words}{note}", "bad"))
+    spans = [
+        index,
+        Span(bar(r.utilisation, _bar_cells(cells), g), "graph"),
+        Span(right("-" if r.utilisation is None else f"{r.utilisation * 100:.0f} %", 6, g)),
+        Span(f" {gib(r.memory_used_bytes):>6} /{gib(r.memory_total_bytes):>5}", ""),
+        Span(f"  {number(r.power_w, 0):>5} /{number(r.power_limit_w, 0):>4}"),
+        Span(f" {number(r.temperature_c, 0):>4}  ", "warn" if (r.temperature_c or 0) >= HOT_C else ""),
+    ]
+    if history:
+        values = [p.utilisation[place] if place < len(p.utilisation) else None for p in facts.state.gpu_history]
+        graph = area(values, history, 1, g, top=1.0)
+        spans.append(Span(graph[0] + "  ", "graph"))
+    spans.extend(flags(facts, r))
+    return line(*spans)
+
+
+def flags(facts: Facts, r: GpuReading) -> list[Span]:
+    """Returns what is wrong with a GPU, as signs and words."""
+    g = facts.glyphs
+    out = [Span(f"{g.hot} {plain_text(t, g).replace('_', ' ')} ", "warn") for t in r.throttle or () if t not in BENIGN]
+    if r.xid:
+        out.append(Span(f"{g.failed} Xid {r.xid} ", "bad"))
+    if r.ecc_uncorrected:
+        out.append(Span(f"{g.failed} ECC {r.ecc_uncorrected} ", "bad"))
+    if not out and (r.temperature_c or 0) >= HOT_C:
+        out.append(Span(f"{g.hot} hot ", "warn"))
+    if r.note and not out:
+        out.append(Span(plain_text(r.note, g), "muted"))
+    return out
+
+
+def _pairs(facts: Facts, readings: list[GpuReading], cells: int, rows: int) -> list[Line]:
+    g = facts.glyphs
+    half = cells // 2
+    out = [title(" gpu   util    GiB      W   " + g.degree + "C", cells, g)]
+    for start in range(0, len(readings), 2):
+        row: list[Span] = []
+        for r in readings[start : start + 2]:
+            row.extend(_short(facts, r, half))
+        out.append(tuple(row))
+    if len(out) > rows:
+        more = line(Span(f"      {g.more_down} {len(readings) - 2 * (rows - 2)} more", "warn"))
+        out = [*out[: rows - 1], more]
+    return out
+
+
+def _short(facts: Facts, r: GpuReading, cells: int) -> list[Span]:
+    g = facts.glyphs
+    if r.state != "ok":
+        return [Span(f"{r.index:>3}  {g.failed} LOST".ljust(cells), "bad")]
+    load = "-" if r.utilisation is None else f"{r.utilisation * 100:.0f} %"
+    text = f"{r.index:>3}  {load:>6} {gib(r.memory_used_bytes):>6} "
+    text += f"{number(r.power_w, 0):>6} {number(r.temperature_c, 0):>4} "
+    flag = flags(facts, r)
+    words = "".join(s.text for s in flag)[: cells - len(text) - 1]
+    return [Span(text), Span(words.ljust(cells - len(text)), flag[0].role if flag else "")]

@@ -1,0 +1,182 @@
+"""The matrix, which is the product: rows contexts, columns concurrency, one figure a cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui.cells import Shown, shown
+from tui.draw import Line, Span, line
+from tui.graph import heat
+from tui.metrics import ACCEPTANCE, THROUGHPUT, TTFT_P99
+from tui.view import Facts
+from tui.words import number, right, with_interval
+
+_ROW_HEAD = 6
+
+
+FULL_CELL = 12
+"""A sign, a figure with its interval (`170.2 ±1.1`) and a mark."""
+SHORT_CELL = 8
+"""A sign, a figure and a mark."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the cells stand: for drawing and for the mouse.
+
+    Attributes:
+        contexts, concurrencies: those that are visible.
+        cell: width of a column; `lines`: lines a cell takes.
+        head: width of the row headings.
+        intervals: whether there is room for them.
+    """
+
+    contexts: tuple[int, ...]
+    concurrencies: tuple[int, ...]
+    cell: int
+    lines: int
+    head: int
+    intervals: bool
+
+    @property
+    def after(self) -> int:
+        """Columns behind a figure: for marks, and a blank where there is room."""
+        return 1 if self.cell < FULL_CELL + 1 else 2 if self.cell < 16 else 3
+
+    def at(self, x: int, y: int) -> tuple[int, int] | None:
+        """Returns context and concurrency under a place of the panel."""
+        column, row = (x - self.head) // self.cell, (y - 1) // self.lines
+        if x < self.head or y < 1 or column >= len(self.concurrencies) or row >= len(self.contexts):
+            return None
+        return self.contexts[row], self.concurrencies[column]
+
+
+def grid(facts: Facts, cells: int, rows: int) -> Grid:
+    """Returns how the matrix is laid out in a width and height; the focused cell is always visible."""
+    contexts, concurrencies = facts.state.contexts, facts.state.concurrencies
+    n = max(1, len(concurrencies))
+    full = FULL_CELL + len(facts.glyphs.pm) - 1
+    room = max(1, cells - _ROW_HEAD)
+    each = room // n
+    intervals = each >= full
+    each = min(each, 18) if intervals else max(each, SHORT_CELL)
+    visible = max(1, min(n, room // each))
+    point = facts.point
+    first = 0
+    if point is not None and point[1] in concurrencies:
+        first = max(0, min(concurrencies.index(point[1]) - visible + 1, n - visible))
+    lines = 2 if len(contexts) * 2 + 1 <= rows and intervals and each >= 15 else 1
+    tall = max(1, min(len(contexts), (rows - 1) // lines))
+    top = 0
+    if point is not None and point[0] in contexts:
+        top = max(0, min(contexts.index(point[0]) - tall + 1, len(contexts) - tall))
+    return Grid(contexts[top : top + tall], concurrencies[first : first + visible], each, lines, _ROW_HEAD, intervals)
+
+
+def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
+    """Returns the matrix of the shown preset under the shown metric."""
+    g, state = facts.glyphs, facts.state
+    if not state.cells:
+        return [line(Span(" no cells planned yet", "muted"))]
+    at = grid(facts, cells, rows)
+    name = facts.preset_name
+    metric = facts.metric
+    found = {(c, n): shown(facts, name, c, n) for c in state.contexts for n in state.concurrencies}
+    values = [s.value for s in found.values() if s.value is not None]
+    low, high = (min(values), max(values)) if values else (0.0, 0.0)
+    heading = [Span(right(metric.name.split()[0], at.head - 1, g) + " ", "head")]
+    rest = " ".join(metric.name.split()[1:])
+    for i, concurrency in enumerate(at.concurrencies):
+        text = f"c={concurrency}"
+        if i == 0 and rest:
+            text = f"({rest}) {text}" if len(rest) + len(text) + 3 < at.cell else text
+        heading.append(Span(right(text, at.cell - at.after, g) + " " * at.after, "head"))
+    out: list[Line] = [tuple(heading)]
+    point = facts.point
+    hidden_columns = len(at.concurrencies) < len(state.concurrencies)
+    if hidden_columns or len(at.contexts) < len(state.contexts):
+        heading[0] = Span(f"{len(state.contexts)}x{len(state.concurrencies)} ".rjust(at.head), "warn")
+        out = [tuple(heading)]
+    for context in at.contexts:
+        row: list[Span] = [Span(right(str(context), at.head - 1, g) + " ", "strong")]
+        below: list[Span] = [Span(" " * at.head)]
+        for concurrency in at.concurrencies:
+            cell = found[context, concurrency]
+            focused = point == (context, concurrency)
+            row.extend(_cell(facts, cell, (context, concurrency), at, low, high, focused=focused))
+            if at.lines == 2:
+                below.append(Span(_below(facts, name, context, concurrency, at.cell, at.after), "muted"))
+        out.append(tuple(row))
+        if at.lines == 2:
+            out.append(tuple(below))
+    return out
+
+
+def _cell(
+    facts: Facts, cell: Shown, point: tuple[int, int], at: Grid, low: float, high: float, *, focused: bool
+) -> list[Span]:
+    g, metric = facts.glyphs, facts.metric
+    room = at.cell - 1 - at.after
+    role, sign = "", " "
+    running = facts.running
+    is_running = (
+        cell.status == "running"
+        and running is not None
+        and running.key.preset == facts.preset_name
+        and (running.key.context, running.key.concurrency) == point
+    )
+    if is_running:
+        sign, role, text = g.running, "accent", _live(facts, room)
+    elif cell.value is not None:
+        text = with_interval(cell.value, cell.half if at.intervals else None, g, sign=metric.relative)
+        if cell.half is None and at.intervals and cell.at_most:
+            text += " max"
+        good = cell.value if metric.higher_is_better else low + high - cell.value
+        sign, level = heat(good, low, high, g)
+        role = f"heat{level}"
+    else:
+        sign, role, text = {
+            "running": (g.running, "accent", g.waiting),
+            "measured": (" ", "muted", g.absent),
+            "failed": (g.failed, "bad", "failed"),
+            "skipped": (g.skipped, "muted", "skipped"),
+            "not-in-effect": (g.failed, "bad", "no effect"),
+            "absent": (" ", "muted", ""),
+        }.get(cell.status, (" ", "muted", g.waiting))
+    if 0 < cell.done < cell.of and not is_running and at.cell >= 18:
+        text = f"{text} {cell.done}/{cell.of}"
+    body = right(text, room, g)
+    room_for_marks = max(1, at.after - 1)
+    marks = cell.marks if len(cell.marks) <= room_for_marks else cell.marks[: room_for_marks - 1] + g.several
+    mark = Span(marks.ljust(at.after), "warn")
+    if focused:
+        return [Span(g.here if sign == " " else sign, "cursor"), Span(body, "cursor"), mark]
+    return [Span(sign, role), Span(body, role), mark]
+
+
+def _live(facts: Facts, room: int) -> str:
+    running = facts.running
+    progress = running.progress if running else None
+    if progress is None:
+        return facts.glyphs.waiting
+    rate: float | None
+    if facts.metric.name == ACCEPTANCE.name:
+        rate = progress.acceptance_length
+    elif facts.metric.name == THROUGHPUT.name:
+        rate = progress.tok_s
+    else:
+        rate = None
+    done = f"{progress.share_done * 100:.0f}%"
+    text = f"{number(rate)} {done}" if rate is not None else done
+    return text if len(text) <= room else done
+
+
+def _below(facts: Facts, preset: str, context: int, concurrency: int, cells: int, after: int) -> str:
+    accept = shown(facts, preset, context, concurrency, ACCEPTANCE).value
+    wait = shown(facts, preset, context, concurrency, TTFT_P99).value
+    parts = []
+    if accept is not None and facts.metric is not ACCEPTANCE:
+        parts.append(f"a {accept:.2f}")
+    if wait is not None and facts.metric is not TTFT_P99:
+        parts.append(f"{wait / 1000:.2f} s" if wait >= 1000 else f"{wait:.0f} ms")
+    return right(" ".join(parts), cells - after, facts.glyphs) + " " * after

@@ -1,0 +1,76 @@
+"""What is running now: live rates over time, the server's own gauges, the best preset for the cell."""
+
+from __future__ import annotations
+
+from tui.cells import shown
+from tui.draw import Line, Span, line, title
+from tui.graph import area
+from tui.metrics import THROUGHPUT, against
+from tui.view import Facts
+from tui.words import cut, number, plain_text, right, share, with_interval
+
+
+def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
+    """Returns rates, gauges and the best preset of the focused cell, as much as fits."""
+    g, state = facts.glyphs, facts.state
+    running = facts.running
+    progress = running.progress if running else None
+    tok_s = progress.tok_s if progress else None
+    accept = progress.acceptance_length if progress else None
+    out: list[Line] = [title("now" if running else "last", cells, g)]
+    graph_cells = max(0, cells - 8 - 7)
+    spare = rows - 1 - 2
+    each = max(1, min(4, spare // 2))
+    series = (
+        ("tok/s", [p.tok_s for p in state.history], tok_s),
+        ("accept", [p.acceptance_length for p in state.history], accept),
+    )
+    for name, values, newest in series:
+        last = newest if newest is not None else next((v for v in reversed(values) if v is not None), None)
+        for i, row in enumerate(area(values, graph_cells, each, g)):
+            figure = right(number(last) if i == each - 1 else "", 6, g)
+            out.append(
+                line(Span(f"{name if i == each - 1 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}"))
+            )
+    server = state.server
+    gauges = []
+    if server is not None:
+        for name, text in (
+            ("running", number(server.running, 0)),
+            ("waiting", number(server.waiting, 0)),
+            ("kv", share(server.token_usage)),
+        ):
+            gauges.extend([Span(f"{name} ", "muted"), Span(f"{text}  ")])
+    elif progress is not None:
+        gauges = [Span("running ", "muted"), Span(f"{progress.running}")]
+    out.append(line(*gauges))
+    if server is not None and server.problem:
+        out.append(line(Span(f"{g.hot} {plain_text(server.problem, g)}", "warn")))
+    out.append(best_here(facts, cells))
+    return out[:rows]
+
+
+def best_here(facts: Facts, cells: int) -> Line:
+    """Returns the best other preset of the focused cell with its lead, or that the shown one is the best."""
+    g, point = facts.glyphs, facts.point
+    if point is None:
+        return ()
+    rates = {name: s for name in facts.state.presets if (s := shown(facts, name, *point, THROUGHPUT)).value is not None}
+    mine = rates.get(facts.preset_name)
+    if len(rates) < 2:
+        return line(Span("best here ", "muted"), Span("one preset measured so far" if rates else g.waiting, "muted"))
+    best = max(rates, key=lambda n: rates[n].value or 0.0)
+    if mine is None:
+        return line(Span("best here ", "muted"), Span(cut(plain_text(best, g), cells - 10, g), "strong"))
+    if best == facts.preset_name:
+        best = max((n for n in rates if n != best), key=lambda n: rates[n].value or 0.0)
+        words = "next here "
+    else:
+        words = "best here "
+    lead, half = against(rates[best].value, rates[best].half, mine.value, mine.half)
+    figure = with_interval(lead, half, g, sign=True)
+    noise = half is not None and lead is not None and abs(lead) <= half
+    tail = f" {g.same} noise" if noise else " %"
+    name = cut(plain_text(best, g), max(4, cells - len(words) - len(figure) - len(tail) - 1), g)
+    role = "muted" if noise else "good" if (lead or 0) > 0 else ""
+    return line(Span(words, "muted"), Span(name, "strong"), Span(f" {figure}{tail}", role))

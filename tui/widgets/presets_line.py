@@ -1,0 +1,66 @@
+"""All presets in a line or two: number keys, the shown one, proof and pass rate; a word when not in effect."""
+
+from __future__ import annotations
+
+from sessions.state import PresetState
+from tui.draw import Line, Span, fit, line, line_width
+from tui.view import Facts
+from tui.words import cut, plain_text
+
+
+def draw_presets_line(facts: Facts, cells: int, rows: int) -> list[Line]:
+    """Returns the presets with their keys; the line with the shown preset is always among those shown."""
+    g = facts.glyphs
+    lines, shown_on = _lines(facts, cells)
+    first = max(0, min(shown_on - rows + 1, len(lines) - rows))
+    kept = lines[first : first + rows]
+    if len(lines) > rows and kept:
+        more = g.more_down if first + rows < len(lines) else g.more_up
+        kept[-1] = [*fit(tuple(kept[-1]), cells - 2, g), Span(f" {more}", "warn")]
+    return [line(*row) for row in kept]
+
+
+def lines_wanted(facts: Facts, cells: int) -> int:
+    """Returns the lines that all presets take."""
+    return len(_lines(facts, cells)[0])
+
+
+def _lines(facts: Facts, cells: int) -> tuple[list[list[Span]], int]:
+    lines: list[list[Span]] = [[Span(" presets", "muted")]]
+    shown_on = 0
+    presets = list(facts.state.presets.values())
+    longest = max(11, (cells - 9) // max(1, min(len(presets), 4)) - 8)
+    for number, preset in enumerate(presets, start=1):
+        chip = _chip(facts, number, preset, longest)
+        if line_width(tuple(lines[-1])) + line_width(tuple(chip)) > cells:
+            lines.append([Span("        ")])
+        lines[-1].extend(chip)
+        if preset.preset.name == facts.preset_name:
+            shown_on = len(lines) - 1
+    return lines, shown_on
+
+
+def _chip(facts: Facts, number: int, preset: PresetState, longest: int) -> list[Span]:
+    g = facts.glyphs
+    name = cut(plain_text(preset.preset.name, g), longest, g)
+    key = str(number) if number <= 9 else " "
+    looked_at = preset.preset.name == facts.preset_name
+    sign, role = {
+        "in-effect": (g.on, "good"),
+        "switching": (g.running, "accent"),
+        "done": (g.good, "good"),
+        "not-in-effect": (f"{g.failed} not in effect", "bad"),
+        "skipped": (f"{g.skipped} skipped", "muted"),
+    }.get(preset.status, ("", "muted"))
+    passed = sum(e.passed for e in preset.evals)
+    samples = sum(e.samples for e in preset.evals)
+    spans = [
+        Span(f" {key} ", "key" if looked_at else "muted"),
+        Span(name, "picked" if looked_at else ""),
+        Span(f" {sign}" if sign else "", role),
+    ]
+    if samples:
+        spans.append(Span(f" {passed}/{samples}", "good" if passed == samples else "warn"))
+    if preset.lossless is not None and preset.lossless.diverged:
+        spans.append(Span(f" {g.hot}text differs", "bad"))
+    return spans
