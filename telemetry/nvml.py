@@ -110,5 +110,5 @@ class Handle:
         except UnicodeDecodeError:
             self._absent.add(field)
             return None
-        self.answered += 1
+        self.answered += field != "pcie_counters"  # that call succeeds even where each of its values fails
         return value

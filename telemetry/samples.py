@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from telemetry.ownership import ServerHint
+
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU at one moment.
@@ -128,6 +130,10 @@ class GpuSource(Protocol):
 
     def read(self, t: float) -> GpuSample:
         """Reads all GPUs once; blocking, called on the poller's own thread; never raises."""
+        ...
+
+    def watch(self, hint: ServerHint) -> None:
+        """Takes what is known about where the server runs, so that its GPUs can be told from others."""
         ...
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,17 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.needs import missing
-from tests.telemetry.stub_nvml.stub import Probe, StubState, compile_library
+from tests.telemetry.stub_nvml.stub import Probe, StubState, library_or_skip
 
 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the compiled stub."""
-    if why := missing("cc"):
-        what = pytest.fail if os.environ.get("SPECTOP_NO_SKIP") == "1" else pytest.skip
-        what(f"cc: {why}")
-    return compile_library(tmp_path_factory.mktemp("nvml"))
+    return library_or_skip(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

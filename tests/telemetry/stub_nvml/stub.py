@@ -12,8 +12,10 @@ from typing import Any, TextIO
 
 import msgspec
 import pynvml
+import pytest
 
 from telemetry.samples import GpuSample
+from tests.needs import missing
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -29,6 +31,14 @@ def compile_library(folder: Path, *flags: str) -> Path:
     name = "-Wl,-soname,libnvidia-ml.so.1"
     subprocess.run([*command, name, "-o", str(library), str(HERE / "nvml_stub.c")], check=True)
     return folder
+
+
+def library_or_skip(folder: Path) -> Path:
+    """Compiles the library; without a compiler the test is skipped, or fails where skipping is forbidden."""
+    if why := missing("cc"):
+        give_up = pytest.fail if os.environ.get("SPECTOP_NO_SKIP") == "1" else pytest.skip
+        give_up(f"cc: {why}")
+    return compile_library(folder)
 
 
 def uuid(index: int) -> str:
