@@ -15,13 +15,14 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from loadgen.arrival import StopRule, due_times
-from loadgen.client import Client, Flight
+from loadgen.client import Client, Flight, Prepared
 from loadgen.lag import LagWatcher
 from loadgen.messages import Beat, CellOver, RecordMade, Share
 from loadgen.records import Generation, GenerationRequest, RequestRecord
 from loadgen.spec import CellSpec, ClosedLoop
 
 BEAT_S = 0.25
+STARTS_AT_ONCE = 8
 WARMUP_INDEX = 1_000_000_000
 """Warm-up prompts are numbered from here, so that none equals a measured one."""
 
@@ -61,6 +62,7 @@ class CellRun:
         self._enough = asyncio.Event()
         self._start_ns = 0
         self._lag = LagWatcher()
+        self._prepared: dict[tuple[int, int], Prepared] = {}
         self._flights: dict[str, Flight] = {}
         self._opened_ns: list[int] = []
         self._closed_ns: list[int] = []
@@ -85,6 +87,12 @@ class CellRun:
             for slot in self._slots:
                 group.create_task(slot_loop(slot))
 
+    def prepare(self) -> None:
+        """Makes each slot's first request beforehand, so that the start of many is no burst of work."""
+        for slot in self._slots:  # which also is the number of its first request
+            if self._stop.may_start(slot, 0.0):
+                self._prepared[slot, slot] = self._client.prepare(self._request(slot, slot, None))
+
     async def run(self, start_ns: int) -> CellOver:
         """Runs the measured part.
 
@@ -102,8 +110,10 @@ class CellRun:
             async with asyncio.TaskGroup() as group:
                 if isinstance(self._spec.arrival, ClosedLoop):
                     numbers = self._closed_loop_numbers()
-                    for slot in self._slots:
+                    for place, slot in enumerate(self._slots, 1):
                         group.create_task(self._slot(slot, numbers))
+                        if place % STARTS_AT_ONCE == 0:
+                            await asyncio.sleep(0)  # first answers are read while the last requests are being sent
                 else:
                     group.create_task(self._arrivals(group))
         finally:
@@ -172,12 +182,14 @@ class CellRun:
         self._idle = True
 
     async def _one(self, number: int, slot: int, due_ns: int, previous: Generation | None) -> Generation:
-        request = self._request(number, slot, previous)
+        prepared = self._prepared.pop((number, slot), None) if self._prepared else None
+        if prepared is None:
+            prepared = self._client.prepare(self._request(number, slot, previous))
         if self._throttle is not None:
             # One at a time: a throttle wakes everyone who waits for it every few milliseconds.
             async with self._turn:
                 await self._throttle.acquire()  # type: ignore[no-untyped-call]
-        rid, opened_ns = request.rid, 0
+        rid, opened_ns = prepared.request.rid, 0
 
         def on_wire() -> None:
             nonlocal opened_ns
@@ -189,7 +201,7 @@ class CellRun:
         self._started += 1
         try:
             generation = await self._client.generate(
-                request,
+                prepared,
                 cell=self._spec.cell,
                 slot=slot,
                 worker=self._share.worker,

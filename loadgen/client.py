@@ -9,10 +9,10 @@ import asyncio
 import json
 import resource
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import httpx
@@ -29,6 +29,7 @@ STALE_CONNECTION_S = 2.0
 """A pooled connection that the server had closed fails at once; later failures are the server's and not retried."""
 
 ABORT_TIMEOUT_S = 2.0
+ABORTS_AT_ONCE = 64
 AFTER_DONE_S = 1.0
 """How long the body may go on after `[DONE]` before the connection is closed instead of reused."""
 
@@ -48,6 +49,16 @@ def raise_file_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     return _WANTED_FILES if soft == resource.RLIM_INFINITY else max(1, soft - _SPARE_FILES)
+
+
+class Prepared:
+    """A request ready to be sent: its body is encoded."""
+
+    __slots__ = ("http", "request")
+
+    def __init__(self, request: GenerationRequest, http: httpx.Request) -> None:
+        self.request = request
+        self.http = http
 
 
 class Flight:
@@ -151,13 +162,10 @@ class Client:
         self.connections = connections
         self._origin_ns = origin_ns
         self._clock_ns = clock_ns
-        self._http = httpx.AsyncClient(
-            transport=AiohttpTransport(client=self._session),
-            base_url=target.base_url,
-            headers=dialects.headers(target),
-            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
-            trust_env=False,
-        )
+        self._transport = AiohttpTransport(client=self._session)
+        self._headers = httpx.Headers(dialects.headers(target) | {"Host": httpx.URL(target.base_url).netloc.decode()})
+        self._urls: dict[str, httpx.URL] = {}
+        self._aborts = asyncio.Semaphore(ABORTS_AT_ONCE)
 
     def _session(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
@@ -167,11 +175,15 @@ class Client:
 
     async def close(self) -> None:
         """Closes every connection."""
-        await self._http.aclose()
+        await self._transport.aclose()
+
+    def prepare(self, request: GenerationRequest) -> Prepared:
+        """Does beforehand what can be done before a request is sent."""
+        return Prepared(request, self._post(dialects.ask(self.target, request)))
 
     async def generate(
         self,
-        request: GenerationRequest,
+        request: GenerationRequest | Prepared,
         *,
         cell: str | None = None,
         slot: int = 0,
@@ -183,7 +195,7 @@ class Client:
         """Runs one generation to its end.
 
         Args:
-            request: what to ask.
+            request: what to ask, prepared or not.
             cell: stamped on the record.
             slot: stamped on the record.
             worker: stamped on the record.
@@ -195,7 +207,8 @@ class Client:
             The record, with the text where the request asked to keep it. A request cancelled from outside is aborted
             at the server too, and its task's cancellation goes on.
         """
-        asked = dialects.ask(self.target, request)
+        prepared = request if isinstance(request, Prepared) else self.prepare(request)
+        request = prepared.request
         due = self._clock_ns() if due_ns is None else due_ns
         status: int | None = None
         failure: Failure | None = None
@@ -205,9 +218,8 @@ class Client:
             _flight.set(flight)
             if on_flight is not None:
                 on_flight(flight)
-            http_request = self._http.build_request("POST", asked.path, content=asked.body)
             sent = self._clock_ns()
-            status, failure, stale = await self._exchange(http_request, request, reading, sent)
+            status, failure, stale = await self._exchange(prepared.http, request, reading, sent)
             if not stale or last_try:
                 break
         _flight.set(None)
@@ -233,10 +245,23 @@ class Client:
         if asked is None:
             return
         try:
-            async with asyncio.timeout(ABORT_TIMEOUT_S):
-                await self._http.post(asked.path, content=asked.body)
+            async with self._aborts, asyncio.timeout(ABORT_TIMEOUT_S):
+                response = await self._transport.handle_async_request(self._post(asked))
+                await response.aclose()
         except (httpx.HTTPError, aiohttp.ClientError, OSError, TimeoutError):
             return
+
+    def _post(self, asked: dialects.Ask) -> httpx.Request:
+        url = self._urls.get(asked.path)
+        if url is None:
+            url = self._urls[asked.path] = httpx.URL(self.target.base_url + asked.path)
+        return httpx.Request(
+            "POST",
+            url,
+            headers=self._headers,
+            content=asked.body,
+            extensions={"timeout": {"connect": CONNECT_TIMEOUT_S}},
+        )
 
     async def _exchange(
         self, http_request: httpx.Request, request: GenerationRequest, reading: StreamReading, sent_ns: int
@@ -252,7 +277,7 @@ class Client:
         try:
             async with asyncio.timeout(None) as scope:
                 limits = _Limits(request, reading, time.perf_counter_ns() / 1e9, scope)
-                response = await self._http.send(http_request, stream=True)
+                response = await self._transport.handle_async_request(http_request)
                 status = response.status_code
                 if not response.is_success:
                     return status, await self._refusal(response), False
@@ -284,8 +309,7 @@ class Client:
 
     async def _read(self, response: httpx.Response, reading: StreamReading, scope: asyncio.Timeout) -> None:
         clock = self._clock_ns
-        stream: AsyncIterator[bytes] = aiter(response.stream)  # type: ignore[arg-type]
-        async for data in stream:
+        async for data in cast(httpx.AsyncByteStream, response.stream):
             reading.feed(data, clock())
             if reading.done:
                 scope.reschedule(asyncio.get_running_loop().time() + AFTER_DONE_S)
@@ -301,7 +325,7 @@ class Client:
     async def _refusal(self, response: httpx.Response) -> Failure:
         body = b""
         try:
-            async for data in response.aiter_raw():
+            async for data in cast(httpx.AsyncByteStream, response.stream):
                 body += data
                 if len(body) >= ERROR_BODY_BYTES:
                     break

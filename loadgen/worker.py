@@ -123,6 +123,7 @@ class Worker:
                 )
             self._run = CellRun(self._client, spec, share, PromptSource(spec), self._send)
             await self._run.warm_up()
+            self._run.prepare()
             self._send(CellPrepared(share.serial))
             self._send(await self._run.run(await start))
         except asyncio.CancelledError:
