@@ -12,7 +12,7 @@ import msgspec
 from evals import source
 from evals.errors import AnswerFileError
 from evals.extract import extract
-from evals.running import Program, RunResult
+from evals.program import Program, RunResult
 from evals.sandbox import TIMEOUT_S, Sandbox
 from evals.verdicts import Extraction, Judgement, Verdict
 

@@ -14,58 +14,17 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Literal
 
 import msgspec
 
 from evals import confinement, syscall_filter
+from evals.program import Phase, Program, RunResult, limits
 
 OUTPUT_KEPT = 64 << 10
 OUTPUT_DRAINED = 16 << 20
 START_LIMIT_S = 20.0
 _REPORT_LIMIT = 64 << 10
 _END_LIMIT_S = 5.0
-
-Status = Literal["passed", "failed", "load_failed", "exited", "timeout", "sandbox"]
-
-
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run: the preamble and the answer's code, then the tests that judge it.
-
-    Attributes:
-        entry_point: name that must exist once the code is loaded, or "".
-        preamble: trusted source run before the code in its module (imports that a problem's statement makes).
-    """
-
-    code: str
-    tests: str
-    entry_point: str = ""
-    preamble: str = ""
-
-
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one run ended.
-
-    Attributes:
-        status: `passed` only when the token came back; `load_failed`: the answer's own top level raised; `exited`:
-            the process left without a report; `sandbox`: the program was never started properly.
-        error: type of the exception; `message`: its text; `line`: in the tests (or in the answer, when loading).
-        output: the last `OUTPUT_KEPT` bytes that it printed, `output_bytes` of how many; `output_capped`: whether
-            some were dropped.
-        wall_s: seconds from handing over the code to the end; `start_s`: seconds until the program was ready.
-    """
-
-    status: Status
-    error: str = ""
-    message: str = ""
-    line: int | None = None
-    phase: Literal["start", "load", "tests"] = "start"
-    output: str = ""
-    output_bytes: int = 0
-    output_capped: bool = False
-    exit_status: int | None = None
-    wall_s: float = 0.0
-    start_s: float = 0.0
 
 
 class Stopper:
@@ -89,18 +48,6 @@ class Stopper:
             self.stopped = True
             if self._process is not None:
                 self._process.kill()
-
-
-def limits(timeout_s: float, memory_bytes: int) -> dict[str, int]:
-    """Returns the resource limits of a run: names without RLIMIT_, values in seconds, bytes and counts."""
-    return {
-        "AS": memory_bytes,
-        "CPU": int(timeout_s) + 2,
-        "FSIZE": 16 << 20,
-        "NPROC": 64,
-        "NOFILE": 64,
-        "CORE": 0,
-    }
 
 
 def run(
@@ -178,7 +125,7 @@ class _Run:
         self._ready_at: float | None = None
         self._deadline = started + START_LIMIT_S
         self._token = secrets.token_hex(16)
-        self._phase: Literal["start", "load", "tests"] = "start"
+        self._phase: Phase = "start"
         self._outgoing = b""
         self._unread = b""
         self._tail = b""

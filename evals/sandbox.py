@@ -18,7 +18,7 @@ import msgspec
 from evals import confinement, running
 from evals.confinement import LevelName, Way
 from evals.errors import SandboxRefusedError
-from evals.running import Program, RunResult
+from evals.program import Program, RunResult
 
 MEMORY_BYTES = 1 << 30
 TIMEOUT_S = 10.0

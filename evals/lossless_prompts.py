@@ -1,0 +1,38 @@
+"""The fixed prompts of the lossless check: code, reasoning, prose and data; a fault may show in one kind only."""
+
+from __future__ import annotations
+
+PROMPTS: tuple[str, ...] = (
+    "Write a Python function that returns the second largest distinct number of a list, with a short explanation.",
+    "Write a Python class for a stack that can also return its minimum in constant time.",
+    "Explain step by step why the sum of the first n odd numbers is n squared.",
+    "A train leaves at 9:40 and arrives at 13:05, with a stop of 25 minutes. How long was it moving? Reason aloud.",
+    "Describe how a refrigerator works to a ten-year-old, in about 150 words.",
+    "List the planets of the solar system as a JSON array of objects with the keys name, moons and radius_km.",
+    "Write a SQL query that finds, for each customer, the date of the first order and the total of all orders.",
+    "Translate into German, then into French: The early bird catches the worm, the second mouse gets the cheese.",
+    "Write a Bash script that renames all .jpeg files of a folder to .jpg and says how many there were.",
+    "What is wrong with this Python code? `def f(x, seen=[]): seen.append(x); return len(seen)` Show a corrected one.",
+    "Write a short story of five sentences about a lighthouse keeper who finds a message in a bottle.",
+    "Solve for x and check your solution: 3 * (x - 4) = 2 * x + 5.",
+    "Compare binary search and linear search in a Markdown table with three rows.",
+    "Write a C function that reverses a singly linked list in place, with comments.",
+    "Count from 1 to 40, one number a line, and write Fizz beside the multiples of 3 and Buzz beside those of 5.",
+    "Give a recipe for pancakes for four people, with amounts in grams and numbered steps.",
+    "Write a Python generator that yields the prime numbers, and show its first ten values.",
+    "Three boxes are labelled wrongly: apples, oranges, both. How many fruits must you draw to label them all rightly?",
+    "Write a regular expression that matches dates such as 2024-02-29, and explain each part of it.",
+    "Summarise in four sentences what caused the end of the age of sailing ships.",
+    "Write a Rust function that counts the vowels of a string slice, with a unit test.",
+    "Write a polite e-mail that moves a meeting from Tuesday to Thursday afternoon.",
+    "Convert the number 2024 to binary, octal and hexadecimal, showing every step.",
+    "Write a Python function that flattens a list nested to any depth, first recursively and then with a loop.",
+    "Write a YAML file for a service with two replicas, a port, three environment variables and a health check.",
+    "What happens, in order, when a browser opens a web page? Answer as a numbered list.",
+    "Write a JavaScript function that debounces another function, and explain when it is useful.",
+    "Write the multiplication table from 1 to 9 as text with aligned columns.",
+    "If 5 machines make 5 parts in 5 minutes, how long do 100 machines need for 100 parts? Explain the usual mistake.",
+    "Write a haiku about autumn, one about winter, one about spring and one about summer.",
+    "Write a Python program that reads a text from standard input and prints its ten most frequent words.",
+    "Explain the difference between concurrency and parallelism with an example from a kitchen.",
+)
