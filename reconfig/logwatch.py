@@ -27,7 +27,7 @@ _DECISIVE: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "port",
         re.compile(
-            r"[Aa]ddress already in use|\bport\b.{0,20} is (already )?(in use|used|occupied)|Errno 98|"
+            r"[Aa]ddress already in use|port\b.{0,20} is (already )?(in use|used|occupied)|Errno 98|"
             r"error while attempting to bind on address"
         ),
     ),
@@ -106,12 +106,13 @@ class LogWatch:
 
     @property
     def state(self) -> str:
-        """One word or two for what the server is doing ("loading 55 %", "starting")."""
+        """What the server is doing ("loading 55 %", "starting (graph capture)")."""
         if self.phase is None:
             return "starting"
         if self.phase == "loading weights":
             return "loading" if self.share is None else f"loading {self.share * 100:.0f} %"
-        return self.phase if self.share is None else f"{self.phase} {self.share * 100:.0f} %"
+        progress = "" if self.share is None else f" {self.share * 100:.0f} %"
+        return f"starting ({self.phase}{progress})"
 
     def _phase(self, text: str) -> None:
         for phase, pattern in _PHASES:

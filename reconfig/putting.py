@@ -22,9 +22,10 @@ from reconfig.loglines import LogLine
 from reconfig.managers.config import ManualConfig
 from reconfig.managers.manual import ManualManager
 from reconfig.managers.protocol import Manager, ManagerError
-from reconfig.presets import Preset, Proof, ProofStep
+from reconfig.presets import Preset, Proof, ProofStep, SettingFound
 from reconfig.processes import ProcessTable
 from reconfig.proof import Prover
+from reconfig.redaction import Redactor, is_secret
 from reconfig.restart import GpuMemorySource, Restart
 from reconfig.server import ServerView
 from reconfig.situation import Onlooker, Situation
@@ -141,8 +142,12 @@ class _Putting:
         self._limits = asked.limits
         self._now = asyncio.get_running_loop().time
         self._begun = self._now()
-        self._steps = Steps(asked.clock or (lambda: self._now() - self._begun), on_step or (lambda _: None))
-        self._watch = StartWatch(asked.manager, asked.limits, on_log or (lambda _: None))
+        secrets = [value for name, value in (asked.preset.env if asked.preset else {}).items() if is_secret(name)]
+        self._clean = Redactor([asked.target.api_key, *secrets]).clean
+        self._steps = Steps(
+            asked.clock or (lambda: self._now() - self._begun), on_step or (lambda _: None), self._clean
+        )
+        self._watch = StartWatch(asked.manager, asked.limits, on_log or (lambda _: None), self._clean)
         self._onlooker = Onlooker(asked.target, asked.manager, asked.server, asked.processes)
         self._prover = Prover(
             target=asked.target,
@@ -171,10 +176,13 @@ class _Putting:
             preset=self._preset.name if self._preset is not None else "as it stands",
             in_effect=failure is None,
             steps=self._steps.taken,
-            settings=self._prover.settings,
-            instance=self._proven.identity if self._proven is not None else {},
+            settings=tuple(self._cleaned(found) for found in self._prover.settings),
+            instance={
+                name: self._clean(text)
+                for name, text in (self._proven.identity if self._proven is not None else {}).items()
+            },
             generations=tuple(self._prover.generations),
-            failure=failure.words if failure is not None else None,
+            failure=self._clean(failure.words) if failure is not None else None,
             cause=failure.cause if failure is not None else None,
             warnings=tuple(self._prover.warnings),
             model=self._prover.model,
@@ -182,6 +190,10 @@ class _Putting:
             took_s=self._now() - self._begun,
             load_s=self._load_s,
         )
+
+    def _cleaned(self, found: SettingFound) -> SettingFound:
+        shown = self._clean(found.found) if found.found is not None else None
+        return SettingFound(found.setting, self._clean(found.asked), shown, found.source, found.ok)
 
     async def restart_and_prove(
         self, preset: Preset, gpu_memory: GpuMemorySource | None, loads: LoadMemory | None
@@ -222,10 +234,13 @@ class _Putting:
                 "port", f"nothing answers at {self._target.base_url}: start the server, or correct base_url"
             )
         self._steps.done("port")
-        reader = asyncio.create_task(self._watch.read_log(whole=True))
+        reader = asyncio.create_task(self._watch.read_log("running"))
         try:
             await self._healthy(self._now() + self._limits.ready_s)
             await self._prove(expected)
+            cause = self._watch.log.cause
+            if cause is not None and cause.kind == "oom":
+                self._prover.warnings.append(f"the server's log shows {cause.words}")
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):

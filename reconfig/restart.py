@@ -147,7 +147,7 @@ class Restart:
                     f"{names} still runs after {duration(self._limits.stop_s)}: raise stop_timeout, or end it",
                 )
             await asyncio.sleep(self._limits.look_s)
-        self._steps.done("old-gone")
+        self._steps.done("old-gone", "")
 
     async def wait_for_port(self, known_s: float | None) -> float:
         """Waits until the new server has opened its port; the seconds that took since the start.
@@ -158,7 +158,7 @@ class Restart:
         Raises:
             NotInEffectError: it is not open in time.
         """
-        self._steps.begin("port", "loading: the port opens when the model is loaded")
+        self._steps.begin("port", "waiting for the new server to open its port")
         while True:
             passed_s = self._now() - self.started
             if await self._onlooker.server.port_open():

@@ -18,11 +18,15 @@ class Steps:
     Args:
         clock: seconds since the session's start.
         on_step: called with the whole step at each change.
+        clean: takes keys out of a text.
     """
 
-    def __init__(self, clock: Callable[[], float], on_step: Callable[[ProofStep], None]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], on_step: Callable[[ProofStep], None], clean: Callable[[str], str] = str
+    ) -> None:
         self._clock = clock
         self._on_step = on_step
+        self._clean = clean
         self._steps: dict[str, ProofStep] = {}
 
     @property
@@ -62,5 +66,6 @@ class Steps:
         self._put(msgspec.structs.replace(self._steps[name], **changes))
 
     def _put(self, step: ProofStep) -> None:
-        self._steps[step.name] = step
-        self._on_step(step)
+        clean = msgspec.structs.replace(step, detail=self._clean(step.detail))
+        self._steps[step.name] = clean
+        self._on_step(clean)

@@ -15,8 +15,9 @@ from reconfig.failure import NotInEffectError
 from reconfig.limits import Limits
 from reconfig.loglines import LogLine
 from reconfig.logwatch import LogWatch
-from reconfig.managers.protocol import Manager, ManagerStatus
+from reconfig.managers.protocol import LogBegin, Manager, ManagerStatus
 from reconfig.presets import Proof
+from reconfig.redaction import Redactor
 
 SETTLE_S = 0.6
 STOPPED_FOR_S = 0.8
@@ -42,15 +43,23 @@ class StartWatch:
         manager: whatever starts the server.
         limits: how often to look, and how many restarts are a crash loop.
         on_log: called with each line of the server's log.
+        clean: takes keys out of a line.
     """
 
-    def __init__(self, manager: Manager, limits: Limits, on_log: Callable[[LogLine], None]) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        limits: Limits,
+        on_log: Callable[[LogLine], None],
+        clean: Callable[[str], str] = Redactor().clean,
+    ) -> None:
         self.log = LogWatch()
         self.status: ManagerStatus | None = None
         self.old_facts: dict[str, str] = {}
         self._manager = manager
         self._limits = limits
         self._on_log = on_log
+        self._clean = clean
         self._stopped_since: float | None = None
 
     @property
@@ -80,12 +89,13 @@ class StartWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
 
-    async def read_log(self, *, whole: bool = False) -> None:
+    async def read_log(self, begin: LogBegin = "start") -> None:
         """Reads the log for as long as there is one."""
-        async with contextlib.aclosing(self._manager.log_lines(whole=whole)) as lines:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._manager.log_lines(begin)) as lines:  # type: ignore[type-var]
             async for line in lines:
-                self.log.saw(line)
-                self._on_log(line)
+                clean = LogLine(self._clean(line.text), line.replaces)
+                self.log.saw(clean)
+                self._on_log(clean)
 
     def _problem(self, status: ManagerStatus) -> tuple[str, str] | None:
         cause = self.log.cause
@@ -132,7 +142,7 @@ async def wait_for_trouble(
     """
     watch = StartWatch(manager, Limits(look_s=look_s), on_log or (lambda _: None))
     wanted = manager_facts(proof)
-    reader = asyncio.create_task(watch.read_log(whole=True))
+    reader = asyncio.create_task(watch.read_log("now"))
     try:
         while True:
             trouble = _trouble(await manager.status(), wanted)

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from reconfig.durations import seconds
 from reconfig.loglines import LogLine, plain
 from reconfig.managers.config import CommandConfig
-from reconfig.managers.protocol import ManagerError, ManagerStatus
+from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus
 from reconfig.managers.quoting import as_shell_line, with_arguments
 from reconfig.managers.running import follow, run
 
 STATUS_LIMIT_S = 15.0
+PAST_S = 1.5
 _ENDED = frozenset({"exited", "dead", "failed", "removing"})
 _BETWEEN = frozenset({"restarting", "created", "activating", "starting"})
 
@@ -85,13 +86,17 @@ class CommandManager:
         """See `Manager`."""
         self._prepared = None
 
-    async def log_lines(self, *, whole: bool = False) -> AsyncIterator[LogLine]:
+    async def log_lines(self, begin: LogBegin = "start") -> AsyncIterator[LogLine]:
         """See `Manager`; a follower that ends (a container that is replaced) is started again."""
         if self._config.log is None:
             return
+        clock = asyncio.get_running_loop().time
+        # Commands that follow a log give its past first, all at once.
+        silent_until = clock() + PAST_S if begin == "now" else 0.0
         while True:
             async for line in follow(self._config.log):
-                yield line
+                if clock() >= silent_until:
+                    yield line
             await asyncio.sleep(0.5)
 
     async def check(self) -> list[tuple[str, str, str, str]]:

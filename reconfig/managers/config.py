@@ -44,8 +44,8 @@ class SystemdConfig(_Common, frozen=True, kw_only=True, tag="systemd"):
     unit: str
     arguments: str | None = None
     exec_start: list[str] | None = None
-    systemctl: list[str] = ["systemctl"]
-    journalctl: list[str] = ["journalctl"]
+    systemctl: list[str] = msgspec.field(default_factory=lambda: ["systemctl"])
+    journalctl: list[str] = msgspec.field(default_factory=lambda: ["journalctl"])
     write: list[str] = []
     user: bool = False
     dropin_dir: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from reconfig.loglines import LogLine
 from reconfig.managers.config import ManualConfig
-from reconfig.managers.protocol import ManagerStatus
+from reconfig.managers.protocol import LogBegin, ManagerStatus
 from reconfig.managers.quoting import as_shell_line, with_arguments
 
 
@@ -39,7 +39,7 @@ class ManualManager:
     async def undo(self) -> None:
         """See `Manager`."""
 
-    async def log_lines(self, *, whole: bool = False) -> AsyncIterator[LogLine]:
+    async def log_lines(self, begin: LogBegin = "start") -> AsyncIterator[LogLine]:
         """See `Manager`; there is none."""
         nothing: tuple[LogLine, ...] = ()
         for line in nothing:

@@ -21,7 +21,7 @@ import msgspec
 from reconfig.durations import seconds
 from reconfig.loglines import LineAssembler, LogLine
 from reconfig.managers.config import ProcessConfig
-from reconfig.managers.protocol import ManagerError, ManagerStatus
+from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus
 from reconfig.managers.quoting import as_shell_line, with_arguments
 from reconfig.processes import LocalProcesses, ProcessSeen
 
@@ -126,10 +126,10 @@ class ProcessManager:
         """See `Manager`."""
         self._prepared = None
 
-    async def log_lines(self, *, whole: bool = False) -> AsyncIterator[LogLine]:
-        """See `Manager`; the log of a start is always read from its beginning."""
+    async def log_lines(self, begin: LogBegin = "start") -> AsyncIterator[LogLine]:
+        """See `Manager`."""
         assembler = LineAssembler()
-        position = self._log_start
+        position = _size(self._log) if begin == "now" else self._log_start
         while True:
             data = _read_from(self._log, position)
             if data:
@@ -207,6 +207,13 @@ def _ended(status: int) -> str:
 
 def _is_folder(path: str) -> bool:
     return Path(path).is_dir()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _read_from(path: Path, position: int) -> bytes:

@@ -9,6 +9,7 @@ import msgspec
 
 from reconfig.loglines import LogLine
 
+LogBegin = Literal["start", "running", "now"]
 State = Literal["running", "starting", "stopping", "stopped", "failed", "unknown"]
 
 
@@ -96,11 +97,12 @@ class Manager(Protocol):
         """Takes back a `prepare` that was not followed by a `start`; never raises."""
         ...
 
-    def log_lines(self, *, whole: bool = False) -> AsyncIterator[LogLine]:
-        """The log of the newest start, line by line, for as long as it is asked for.
+    def log_lines(self, begin: LogBegin = "start") -> AsyncIterator[LogLine]:
+        """The server's log, line by line, for as long as it is asked for.
 
         Args:
-            whole: for a server that runs already: its log from the beginning of its start.
+            begin: "start" waits for the start that is asked for now, "running" reads the log of the server that runs
+                from the beginning of its start, "now" only what is still to come.
         """
         ...
 

@@ -16,7 +16,7 @@ from reconfig.durations import seconds
 from reconfig.loglines import LogLine
 from reconfig.managers.config import SystemdConfig
 from reconfig.managers.dropin import DropIn
-from reconfig.managers.protocol import ManagerError, ManagerStatus, State
+from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus, State
 from reconfig.managers.quoting import as_shell_line, systemd_command, systemd_environment
 from reconfig.managers.running import Ran, follow, run
 
@@ -119,18 +119,20 @@ class SystemdManager:
             if await self.dropin.put_back():
                 await self._ctl("daemon-reload")
 
-    async def log_lines(self, *, whole: bool = False) -> AsyncIterator[LogLine]:
+    async def log_lines(self, begin: LogBegin = "start") -> AsyncIterator[LogLine]:
         """See `Manager`."""
         lines: asyncio.Queue[LogLine] = asyncio.Queue()
-        followed = "" if whole else self._before_start or ""
+        followed = (self._before_start or "") if begin == "start" else ""
+        past = "0" if begin == "now" else "all"
         followers: list[asyncio.Task[None]] = []
-        if whole:
+        if begin != "start":
             await self.status()
         try:
             while True:
                 if self._invocation and self._invocation != followed:
                     followed = self._invocation
-                    followers.append(asyncio.create_task(self._follow(followed, lines)))
+                    followers.append(asyncio.create_task(self._follow(followed, past, lines)))
+                    past = "all"
                     for old in followers[:-1]:
                         asyncio.get_running_loop().call_later(LINGER_S, old.cancel)
                 try:
@@ -229,10 +231,10 @@ class SystemdManager:
             raise _said_no(" ".join(command), ran)
         return ran
 
-    async def _follow(self, invocation: str, lines: asyncio.Queue[LogLine]) -> None:
+    async def _follow(self, invocation: str, past: str, lines: asyncio.Queue[LogLine]) -> None:
         of_systemd = "USER_INVOCATION_ID" if self._config.user else "INVOCATION_ID"
         matches = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"{of_systemd}={invocation}"]
-        command = [*self._journalctl, *matches, "--follow", "--lines=all", "--output=cat", "--no-pager", "--quiet"]
+        command = [*self._journalctl, *matches, "--follow", f"--lines={past}", "--output=cat", "--no-pager", "--quiet"]
         with contextlib.suppress(ManagerError):
             async for line in follow(command):
                 lines.put_nowait(line)
