@@ -38,8 +38,9 @@ _NAMES = (
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
 )
 _WANTED = exposition.name_filter(_NAMES)
-_BLANK = 2**47
-"""DCGM's marks for "blank", "not supported" and the like are huge numbers that no reading reaches."""
+_BLANKS = (0x7FFFFFF0, 2**47, 0x7FFFFFFFFFFFFFF0)
+"""DCGM's marks for "blank", "not found", "not supported" and the like begin here, for 32 bits, reals and 64 bits."""
+_BLANK_KINDS = 16
 
 
 class DcgmSource:
@@ -160,10 +161,13 @@ def _value(found: Exposition, index: int, names: tuple[str, ...]) -> float | Non
         for one in found.get(name, ()):
             if _index(one) != index or one.labels.get("GPU_I_ID"):
                 continue
-            blank = one.value >= _BLANK and not name.endswith("ENERGY_CONSUMPTION")
-            if math.isfinite(one.value) and one.value >= 0 and not blank:
+            if math.isfinite(one.value) and one.value >= 0 and not _is_blank(one.value):
                 return one.value
     return None
+
+
+def _is_blank(value: float) -> bool:
+    return any(blank <= value <= blank + _BLANK_KINDS for blank in _BLANKS)
 
 
 def _index(series: Series) -> int | None:

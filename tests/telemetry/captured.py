@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,13 +44,25 @@ class Replay:
         self.heads: list[str] = []
         self.url = ""
         self.arrived = asyncio.Event()
+        self.handling: set[asyncio.Task[None]] = set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self.handle(reader, writer))
+        self.handling.add(task)
+        task.add_done_callback(self.handling.discard)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            await self.reply(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client went away
+        finally:
             writer.close()
-            return
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
         self.arrived.set()
         path = head.split(" ")[1].partition("?")[0]
@@ -59,15 +72,20 @@ class Replay:
             await reader.read()
         else:
             writer.write(content)
-        writer.close()
+            await writer.drain()
 
 
 @asynccontextmanager
-async def replaying(answers: dict[str, bytes | None] | None = None, port: int = 0) -> AsyncIterator[Replay]:
+async def replaying(
+    answers: dict[str, bytes | None] | None = None, port: int = 0, replay: Replay | None = None
+) -> AsyncIterator[Replay]:
     """Starts a replay on a free port (or the given one) for as long as the block lasts."""
-    replay = Replay()
+    replay = replay or Replay()
     replay.answers.update(answers or {})
-    server = await asyncio.start_server(replay.handle, "127.0.0.1", port)
+    server = await asyncio.start_server(replay.accept, "127.0.0.1", port)
     replay.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield replay
+    for task in tuple(replay.handling):
+        task.cancel()
+    await asyncio.gather(*replay.handling, return_exceptions=True)
