@@ -33,6 +33,13 @@ VOIDING = frozenset(
 SAME_BELOW = 0.01
 """Differences under this share are called the same whatever their interval: restarts and order shift more than that."""
 
+BETWEEN_RUNS = 0.01
+"""Share by which a cell measured again is taken to differ beyond what its own requests show, where three repetitions
+do not show it: one run knows nothing of what changes from run to run."""
+
+FEWEST_REPETITIONS = 3
+"""With fewer, repetitions say too little of their own scatter."""
+
 MANY = 1_000_000
 """Degrees of freedom of an estimate whose scatter is as good as known."""
 
@@ -151,33 +158,40 @@ class PointCells(msgspec.Struct, frozen=True):
 def single(value: float, interval: Interval | None, figures: CellFigures) -> Estimate:
     """Returns one repetition's figure as an estimate; its interval was made over its requests."""
     freedom = max(1, figures.requests.valid - 1)
-    half = None if interval is None else (interval.hi - interval.lo) / 2
-    return Estimate(value, None if half is None else half / t_quantile(freedom), freedom, interval)
+    if interval is None:
+        return Estimate(value)
+    within = (interval.hi - interval.lo) / 2 / t_quantile(freedom)
+    return Estimate(value, within, freedom, interval)
 
 
 def combined(parts: Sequence[Estimate]) -> Estimate | None:
     """Combines repetitions.
 
-    Three or more: mean, and Student's t over them. Two: mean; the error is the larger of what their own intervals
-    say and of what they differ by, because two values alone say little of their scatter. One: itself.
+    Three or more: mean, and Student's t over them. Two: mean; their scatter is the larger of what they differ by and of
+    what is taken of one run. One: itself, with the scatter between runs (`BETWEEN_RUNS`) added to what is compared
+    with (`error`). That error is never less than the repetitions' own intervals say: three values that fell together
+    by chance would otherwise make differences out of nothing.
     """
     if not parts:
         return None
     n = len(parts)
-    if n == 1:
-        return parts[0]
     mean = math.fsum(p.value for p in parts) / n
-    spread = math.sqrt(math.fsum((p.value - mean) ** 2 for p in parts) / (n - 1))
-    error: float | None
-    if n > 2:
-        error, freedom = spread / math.sqrt(n), n - 1
-    else:
-        known = [p.error for p in parts if p.error is not None]
-        within = math.sqrt(math.fsum(e * e for e in known)) / n if len(known) == n else None
+    known = [p.error for p in parts if p.error is not None]
+    within = math.sqrt(math.fsum(e * e for e in known)) / n if len(known) == n else None
+    freedom = sum(p.freedom for p in parts)
+    if n < FEWEST_REPETITIONS and within is not None:
+        within = math.hypot(within, BETWEEN_RUNS * mean / math.sqrt(n))
+    if n == 1:
+        return Estimate(mean, within, freedom, parts[0].interval)
+    between = math.sqrt(math.fsum((p.value - mean) ** 2 for p in parts) / (n - 1) / n)
+    if n < FEWEST_REPETITIONS:
         if within is None:
             return Estimate(mean)
-        error, freedom = max(within, spread / math.sqrt(n)), sum(p.freedom for p in parts)
-    half = t_quantile(freedom) * error
+        error = max(within, between)
+        half = t_quantile(freedom) * error
+    else:
+        half = t_quantile(n - 1) * between
+        error, freedom = (between, n - 1) if within is None or between >= within else (within, freedom)
     return Estimate(mean, error, freedom, Interval(mean - half, mean + half))
 
 

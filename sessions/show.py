@@ -18,7 +18,7 @@ from sessions.points import ACCEPTANCE, THROUGHPUT, Estimate, PointCells, points
 from sessions.review import Listed, Session, settings_of, settings_words, status_words
 from sessions.state import PresetState, SessionState
 
-NARROWEST = 100
+NARROWEST = 120
 """Columns assumed where the output is no terminal."""
 
 
@@ -115,7 +115,7 @@ def print_list(listed: list[Listed], sessions_dir: Path, out: TextIO) -> None:
     if not listed:
         console.print(Text(printable(f"no session in {sessions_dir}")))
         return
-    table = new_table(f"sessions in {sessions_dir}")
+    table = new_table()
     for heading in ("session", "status", "cells", "presets", "model"):
         table.add_column(heading, justify="right" if heading in ("cells", "presets") else "left", no_wrap=True)
     for s in listed:
@@ -125,7 +125,7 @@ def print_list(listed: list[Listed], sessions_dir: Path, out: TextIO) -> None:
             table.add_row(s.name, status, "-", "-", s.problem)
         else:
             table.add_row(s.name, status, f"{s.cells_done}/{s.cells}", str(s.presets), s.model)
-    console.print(table)
+    print_table(console, f"sessions in {sessions_dir}", table)
 
 
 def console_on(out: TextIO) -> Console:
@@ -152,14 +152,15 @@ def print_tables(state: SessionState, out: TextIO, *, live: bool = True) -> None
     console.print(Text(printable(f"{state.model} at {state.base_url}, up to {state.max_tokens} output tokens")))
     if not state.presets:
         return
-    console.print(_presets(state))
+    print_table(console, "presets", _presets(state))
     points = points_of(state)
     if len({preset for preset, _ in points}) > 1:
-        console.print(_overview(state, points))
+        print_table(console, "tok/s, all presets", _overview(state, points))
     for name in state.presets:
         own = [p for (preset, _), p in points.items() if preset == name]
         if any(p.figures for p in own):
-            console.print(_cells(name, own))
+            title = f"{name}: cells (means over repetitions; * marked, ! without a vote, ^ maximum of under 100)"
+            print_table(console, title, _cells(own))
     marks = sorted({(p.preset, p.point, m.kind.value, m.reason) for p in points.values() for m in p.marks})
     for preset, point, kind, reason in marks:
         console.print(Text(printable(f"  {kind}: {preset} {point.text}: {reason}"), "yellow"))
@@ -171,15 +172,19 @@ def print_tables(state: SessionState, out: TextIO, *, live: bool = True) -> None
         console.print(Text(printable(f"! {words}"), "yellow"))
 
 
-def new_table(title: str) -> Table:
+def new_table() -> Table:
     """Returns an empty table in the one style of all printed tables."""
-    return Table(
-        title=Text(printable(title), "bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
-    )
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+
+
+def print_table(console: Console, title: str, table: Table) -> None:
+    """Prints a table under its title, which may be wider than it."""
+    console.print(Text(f"\n{printable(title)}", "bold", end=""))
+    console.print(table)
 
 
 def _presets(state: SessionState) -> Table:
-    table = new_table("presets")
+    table = new_table()
     for heading in ("preset", "settings", "in effect", "pass@1", "lossless"):
         table.add_column(heading, overflow="fold")
     for name, p in state.presets.items():
@@ -207,7 +212,7 @@ def _lossless(p: PresetState) -> str:
 
 
 def _overview(state: SessionState, points: dict[Any, PointCells]) -> Table:
-    table = new_table("tok/s, all presets")
+    table = new_table()
     table.add_column("context x concurrency", no_wrap=True)
     for name in state.presets:
         table.add_column(printable(name), justify="right")
@@ -225,8 +230,8 @@ def _doubt(cells: PointCells) -> str:
     return " !" if cells.void else " *" if cells.marks else ""
 
 
-def _cells(preset: str, points: list[PointCells]) -> Table:
-    table = new_table(f"{preset}: cells (means over repetitions; * marked, ! without a vote)")
+def _cells(points: list[PointCells]) -> Table:
+    table = new_table()
     headings = ("cell", "tok/s", "user tok/s", "TTFT p50 s", "p99 s", "accept", "conc", "J/tok", "ok/failed", "marks")
     for heading in headings:
         table.add_column(
@@ -267,8 +272,8 @@ def mean_words(values: list[float | None], digits: int) -> str:
 
 
 def _tail(found: list[Percentiles]) -> str:
-    """Returns the worst repetition's p99, with the word where it is a maximum for want of samples."""
+    """Returns the worst repetition's p99, with a sign where it is a maximum for want of samples."""
     known = [p for p in found if p.p99 is not None]
     if not known:
         return "-"
-    return f"{max(p.p99 for p in known if p.p99 is not None):.3f}{' max' if any(p.p99_is_max for p in known) else ''}"
+    return f"{max(p.p99 for p in known if p.p99 is not None):.3f}{'^' if any(p.p99_is_max for p in known) else ''}"

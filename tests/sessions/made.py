@@ -28,7 +28,7 @@ SPEED = {"none": 80.0, "b8t4-w2048": 170.0, "b16t4-w2048": 175.0}
 def truth(preset: str, context: int, concurrency: int) -> float:
     """Throughput in tok/s that a made session scatters around."""
     per_user = SPEED.get(preset, 100.0) * (1 - context / 40_000)
-    gain = concurrency**0.75
+    gain: float = concurrency**0.75
     if preset == "b16t4-w2048":  # a wide tree pays at few streams and costs at many
         gain *= 1.1 if concurrency == 1 else 0.85
     return per_user * gain

@@ -1,0 +1,282 @@
+"""Which preset to run: for each cell the best one and those not distinguishable from it, one overall, and the policy.
+
+Only cells vote that have figures and no mark that voids them. Overall is the geometric mean of ratios to the
+reference over the matrix points, weighted as the operator says, each point once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from loadgen.figures import Interval
+from sessions.errors import SessionError
+from sessions.points import (
+    PER_USER,
+    THROUGHPUT,
+    Estimate,
+    Metric,
+    Point,
+    PointCells,
+    Ratio,
+    geometric_mean,
+    points_of,
+    ratio,
+    verdict,
+)
+from sessions.state import SessionState
+
+BY: dict[str, Metric] = {"throughput": THROUGHPUT, "per-user": PER_USER}
+"""What a preset can be recommended for."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The best preset at one matrix point.
+
+    Attributes:
+        preset: the best; `None` where nothing votes.
+        value, interval: its figure.
+        equal: presets that are not distinguishable from it, best first.
+        gain: ratio to the reference, with its interval, where the reference votes.
+        without_vote: (preset, reason) of those that do not vote.
+    """
+
+    point: Point
+    preset: str | None
+    value: float | None = None
+    interval: Interval | None = None
+    equal: tuple[str, ...] = ()
+    gain: float | None = None
+    gain_interval: Interval | None = None
+    without_vote: tuple[tuple[str, str], ...] = ()
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One preset over the whole matrix.
+
+    Attributes:
+        ratio: geometric mean of its ratios to the reference; `interval` its 95 % interval.
+        points: matrix points it was held against the reference at; `of`: all there are.
+        best_at: points where it is the best or equal to the best.
+    """
+
+    preset: str
+    ratio: float | None
+    interval: Interval | None
+    points: int
+    of: int
+    best_at: int
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it.
+
+    Attributes:
+        by: "throughput" or "per-user".
+        overall: the preset to run where only one can be had; `equal` those not distinguishable from it.
+        why: in a sentence.
+        warnings: reasons to look twice before following it.
+    """
+
+    by: str
+    reference: str | None
+    overall: str | None
+    equal: tuple[str, ...]
+    why: str
+    choices: tuple[Choice, ...]
+    standings: tuple[Standing, ...]
+    warnings: tuple[str, ...] = ()
+    simulated: bool = False
+
+    @property
+    def policy(self) -> dict[Point, str]:
+        """The policy: matrix point -> preset, where one can be named."""
+        return {c.point: c.preset for c in self.choices if c.preset is not None}
+
+
+def recommend(
+    state: SessionState, *, by: str = "throughput", weights: Mapping[tuple[int, int], float] | None = None
+) -> Recommendation:
+    """Recommends presets of a session.
+
+    Args:
+        state: the session.
+        by: "throughput" (all users together) or "per-user" (speed of one stream).
+        weights: how much a (context, concurrency) counts; 1 for those not named.
+
+    Raises:
+        SessionError: an unknown `by`, or a weight for a point that is not in the matrix.
+    """
+    if by not in BY:
+        raise SessionError(f"{by!r} is nothing to recommend by; allowed: {', '.join(BY)}")
+    metric = BY[by]
+    found = points_of(state)
+    points = sorted({p for _, p in found})
+    if weights and (strange := set(weights) - {(p.context, p.concurrency) for p in points}):
+        named = ", ".join(f"{x}x{c}" for x, c in sorted(strange))
+        raise SessionError(f"weights for {named}: the session has no such cell")
+    reference = state.reference or next(iter(state.presets), None)
+    choices = tuple(_choice(state, point, found, metric, reference) for point in points)
+    standings = tuple(
+        sorted(
+            (_standing(name, points, found, metric, reference, weights or {}, choices) for name in state.presets),
+            key=lambda s: (-s.points, -(s.ratio or 0.0)),
+        )
+    )
+    overall, equal, why = _overall(standings, points, found, metric, reference, weights or {})
+    return Recommendation(
+        by=by,
+        reference=reference,
+        overall=overall,
+        equal=equal,
+        why=why,
+        choices=choices,
+        standings=standings,
+        warnings=tuple(_warnings(state, choices, overall)),
+        simulated=state.simulated,
+    )
+
+
+def _votes(name: str, point: Point, found: Mapping[tuple[str, Point], PointCells], metric: Metric) -> Estimate | None:
+    cells = found.get((name, point))
+    return None if cells is None or cells.void else cells.estimate(metric)
+
+
+def _choice(
+    state: SessionState,
+    point: Point,
+    found: Mapping[tuple[str, Point], PointCells],
+    metric: Metric,
+    reference: str | None,
+) -> Choice:
+    votes = {n: e for n in state.presets if (e := _votes(n, point, found, metric)) is not None}
+    without = tuple((n, c.void) for n in state.presets if (c := found.get((n, point))) is not None and c.void)
+    if not votes:
+        return Choice(point=point, preset=None, without_vote=without)
+    ranked = sorted(votes, key=lambda n: -votes[n].value)
+    best = ranked[0]
+    equal = tuple(n for n in ranked[1:] if _not_worse(votes[n], votes[best]))
+    gain = ratio(votes[best], votes[reference]) if reference in votes and reference != best else None
+    return Choice(
+        point=point,
+        preset=best,
+        value=votes[best].value,
+        interval=votes[best].interval,
+        equal=equal,
+        gain=(gain and gain.value) or None,
+        gain_interval=gain.interval if gain else None,
+        without_vote=without,
+    )
+
+
+def _not_worse(other: Estimate, best: Estimate) -> bool:
+    """Whether a preset cannot be told apart from the best (also when nothing is known of the scatter)."""
+    return verdict(ratio(other, best), higher_is_better=True) in ("same", "unknown")
+
+
+def _ratios(
+    name: str,
+    against: str | None,
+    points: list[Point],
+    found: Mapping[tuple[str, Point], PointCells],
+    metric: Metric,
+) -> dict[Point, Ratio]:
+    ratios = {}
+    for point in points:
+        own = _votes(name, point, found, metric)
+        base = None if against is None else _votes(against, point, found, metric)
+        if own is not None and base is not None and (r := ratio(own, base)) is not None:
+            ratios[point] = r
+    return ratios
+
+
+def _weighted(ratios: Mapping[Point, Ratio], weights: Mapping[tuple[int, int], float]) -> Ratio | None:
+    return geometric_mean([(r, weights.get((p.context, p.concurrency), 1.0)) for p, r in ratios.items()])
+
+
+def _standing(
+    name: str,
+    points: list[Point],
+    found: Mapping[tuple[str, Point], PointCells],
+    metric: Metric,
+    reference: str | None,
+    weights: Mapping[tuple[int, int], float],
+    choices: tuple[Choice, ...],
+) -> Standing:
+    ratios = _ratios(name, reference, points, found, metric)
+    mean = _weighted(ratios, weights)
+    if name == reference and ratios:
+        mean = Ratio(1.0, Interval(1.0, 1.0), 0.0)
+    return Standing(
+        preset=name,
+        ratio=None if mean is None else mean.value,
+        interval=None if mean is None else mean.interval,
+        points=len(ratios),
+        of=len(points),
+        best_at=sum(1 for c in choices if name == c.preset or name in c.equal),
+    )
+
+
+def _overall(
+    standings: tuple[Standing, ...],
+    points: list[Point],
+    found: Mapping[tuple[str, Point], PointCells],
+    metric: Metric,
+    reference: str | None,
+    weights: Mapping[tuple[int, int], float],
+) -> tuple[str | None, tuple[str, ...], str]:
+    """Chooses among the presets that could be held against the reference at the most points."""
+    widest = max((s.points for s in standings), default=0)
+    full = [s for s in standings if s.points == widest and s.ratio is not None]
+    if not full or not widest:
+        return None, (), f"nothing can be held against the reference {reference!r}: no cell of both has a vote"
+    best = full[0]
+    equal = []
+    for other in full[1:]:
+        ratios = _ratios(other.preset, best.preset, points, found, metric)
+        mean = _weighted(ratios, weights)
+        if verdict(mean, higher_is_better=True) in ("same", "unknown"):
+            equal.append(other.preset)
+    gain = f"{((best.ratio or 1.0) - 1) * 100:+.1f} %"
+    interval = ""
+    if best.interval is not None and best.preset != reference:
+        interval = f" ({(best.interval.lo - 1) * 100:+.1f} to {(best.interval.hi - 1) * 100:+.1f} %)"
+    why = f"{gain}{interval} against {reference} over {best.points} of {best.of} cells, best or equal in {best.best_at}"
+    return best.preset, tuple(equal), why
+
+
+def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | None) -> list[str]:
+    words = []
+    silent = [c.point.text for c in choices if c.preset is None]
+    if silent:
+        words.append(f"no preset has a vote in {', '.join(silent)}")
+    if overall is not None:
+        preset = state.presets[overall]
+        words += [
+            f"{overall} passed {e.passed} of {e.samples} of {e.problem_set}, fewer than others"
+            for e in preset.evals
+            if any(
+                o.problem_set == e.problem_set and o.passed > e.passed for p in state.presets.values() for o in p.evals
+            )
+        ]
+        if preset.lossless is not None and preset.lossless.diverged:
+            words.append(f"the text of {overall} differs from that of {preset.lossless.reference}")
+        words += [f"{overall}: suspect the {s.suspect}: {s.words}" for s in state.suspicions if s.preset == overall]
+    return words
+
+
+def weights_of(texts: Sequence[str]) -> dict[tuple[int, int], float]:
+    """Reads weights as the command line gives them: `CONTEXTxCONCURRENCY=WEIGHT`.
+
+    Raises:
+        SessionError: one is not written so, or is negative.
+    """
+    weights = {}
+    for text in texts:
+        found = re.fullmatch(r"\s*(\d+)\s*x\s*(\d+)\s*=\s*(\d+(?:\.\d+)?)\s*", text)
+        if found is None:
+            raise SessionError(f"--weight {text!r}: write CONTEXTxCONCURRENCY=WEIGHT, as 4096x32=3")
+        weights[int(found[1]), int(found[2])] = float(found[3])
+    return weights
