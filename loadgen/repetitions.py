@@ -14,7 +14,15 @@ import msgspec
 
 from loadgen import stats
 from loadgen.cell_acceptance import add_histograms, survival_of
-from loadgen.figures import CellFigures, ClientFigures, Interval, Mark, Percentiles, RequestCounts
+from loadgen.figures import (
+    CategoryFigures,
+    CellFigures,
+    ClientFigures,
+    Interval,
+    Mark,
+    Percentiles,
+    RequestCounts,
+)
 
 
 def combine_repetitions(cells: Sequence[CellFigures]) -> CellFigures:
@@ -84,6 +92,7 @@ def combine_repetitions(cells: Sequence[CellFigures]) -> CellFigures:
         gpu_power_mean_w=_mean_of(cells, lambda c: c.gpu_power_mean_w),
         gpu_utilisation_mean=_mean_of(cells, lambda c: c.gpu_utilisation_mean),
         client=_client([c.client for c in cells]),
+        categories=_categories(cells),
         marks=_marks(cells),
     )
 
@@ -171,6 +180,27 @@ def _client(healths: Sequence[ClientFigures]) -> ClientFigures:
         streams_open_max=max(streams, default=None),
         start_lateness_p99_s=max(late, default=None),
     )
+
+
+def _categories(cells: Sequence[CellFigures]) -> tuple[CategoryFigures, ...]:
+    """Figures by content: counts added, the others as means over the repetitions that have them."""
+    by_name: dict[str, list[CategoryFigures]] = {}
+    for cell in cells:
+        for found in cell.categories:
+            by_name.setdefault(found.category, []).append(found)
+    combined = []
+    for name, parts in sorted(by_name.items()):
+        tokens = [p.output_tokens for p in parts if p.output_tokens is not None]
+        combined.append(
+            CategoryFigures(
+                category=name,
+                requests=sum(p.requests for p in parts),
+                output_tokens=sum(tokens) if len(tokens) == len(parts) else None,
+                acceptance_length=_mean([p.acceptance_length for p in parts if p.acceptance_length is not None]),
+                decode_tok_s_p50=_mean([p.decode_tok_s_p50 for p in parts if p.decode_tok_s_p50 is not None]),
+            )
+        )
+    return tuple(combined)
 
 
 def _marks(cells: Sequence[CellFigures]) -> tuple[Mark, ...]:

@@ -27,6 +27,7 @@ OPENING_LENGTH = 4
 FEWEST_PIECES = 160
 TYPICAL_PIECE_TOKENS = 80
 WARM_PROMPTS_MOST = 16
+_REFINE_TRIES = 12
 _SHARED_TAIL_TOKENS = 60  # of a shared-prefix prompt, left for what differs: opening, task and refinements
 _KINDS: dict[str, tuple[Content, ...]] = {
     "coding": ("code",),
@@ -254,15 +255,24 @@ def _background(material: _Material, room: float, rng: random.Random) -> _Part:
 
 
 def _refine(refinements: Sequence[_Part], room: float, rng: random.Random) -> list[str]:
-    """Refinements, each at most once, that fill the room as well as they can."""
-    unused = list(refinements)
-    shortest = min(r.tokens for r in refinements)
-    chosen: list[str] = []
+    """Refinements, each at most once, that fill the room as well as a few tries can."""
+    best: list[_Part] = []
+    for _ in range(_REFINE_TRIES):
+        chosen, left = _fill(refinements, room, rng)
+        if not best or left < room - sum(r.tokens for r in best):
+            best = chosen
+        if left <= 0.5:
+            break
+    return [r.text for r in best]
+
+
+def _fill(refinements: Sequence[_Part], room: float, rng: random.Random) -> tuple[list[_Part], float]:
+    """Refinements in a random order as long as they fit, and what is left of the room."""
+    unused, chosen = list(refinements), []
     while fitting := [r for r in unused if r.tokens <= room + 0.5]:
         exact = [r for r in fitting if abs(room - r.tokens) <= 0.5]
-        good = [r for r in fitting if room - r.tokens >= shortest]
-        one = rng.choice(exact or good or [max(fitting, key=lambda r: r.tokens)])
+        one = rng.choice(exact or fitting)
         unused.remove(one)
-        chosen.append(one.text)
+        chosen.append(one)
         room -= one.tokens
-    return chosen
+    return chosen, room
