@@ -130,9 +130,7 @@ def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
         presets = {name: _left(p) if name != e.preset else p for name, p in state.presets.items()}
         state = replace(state, presets=presets)
     if e.phase == "reconfiguring" and e.preset and state.presets[e.preset].status != "switching":
-        state = _preset(
-            state, e.preset, status="switching", steps=(), proof=None, reason="", switching_since_t=e.t
-        )
+        state = _preset(state, e.preset, status="switching", steps=(), proof=None, reason="", switching_since_t=e.t)
     return _news(state, e, "info", e.words) if e.words else state
 
 
@@ -269,8 +267,10 @@ def _eval_ended(state: SessionState, e: ev.EvalEnded) -> SessionState:
     before = state.presets.get(s.preset)
     kept = tuple(x for x in before.evals if x.problem_set != s.problem_set) if before else ()
     state = _preset(state, s.preset, evals=(*kept, s))
-    level: Level = "good" if s.passed == s.samples else "warning"
-    return _news(state, e, level, f"{s.preset} {s.problem_set}: {s.passed} of {s.samples} passed")
+    if s.judged is None:
+        return _news(state, e, "error", f"{s.preset} {s.problem_set}: not run")
+    level: Level = "good" if s.passed == s.judged else "warning"
+    return _news(state, e, level, f"{s.preset} {s.problem_set}: {s.passed} of {s.judged} passed")
 
 
 def _lossless_ended(state: SessionState, e: ev.LosslessEnded) -> SessionState:

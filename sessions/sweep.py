@@ -134,6 +134,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         leave: how the server is left at the end: "as-is", "stopped", or a preset's name.
         keep_texts: whether prompts' recipes and answers are kept in the session.
+        as_it_stands: measure the running server, whatever its settings: `bench`, which restarts nothing.
     """
 
     label: str = "sweep"
@@ -149,6 +150,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyTable = NotifyTable()
     leave: str = "as-is"
     keep_texts: bool = True
+    as_it_stands: bool = False
 
     def expanded(self) -> list[Preset]:
         """Returns the presets of all entries, the no-speculation reference among them where it is asked for.

@@ -77,14 +77,14 @@ def run_command(arguments: list[str] | None = None) -> int:
 
 def _told(error: Exception) -> int:
     from evals.errors import EvalError
-    from loadgen.errors import LoadgenError
+    from loadgen.errors import LoadError
     from reconfig.presets import PresetError
     from sessions.errors import SpectopError
 
     if isinstance(error, SpectopError):
         sys.stderr.write(f"spectop: {error}\n")
         return error.exit_status
-    if isinstance(error, LoadgenError | EvalError | PresetError | OSError):
+    if isinstance(error, LoadError | EvalError | PresetError | OSError):
         sys.stderr.write(f"spectop: {error}\n")
         return 1
     if os.environ.get("SPECTOP_TRACEBACK") == "1":

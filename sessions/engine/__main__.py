@@ -32,7 +32,6 @@ from sessions.events import Said, SessionEnded
 from sessions.folder import publish_control, read_info, socket_path
 from sessions.log import SessionLog
 from sessions.logread import state_of
-from sessions.notify import Notifier
 from sessions.recorder import Recorder
 from sessions.sweep import Sweep, sweep_from_json
 from telemetry.choose import TelemetryConfig, gpu_source
@@ -67,25 +66,24 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         recorder.subscribe(control.publish)
         await control.start()
         publish_control(folder, path)
-        notifier = Notifier(sweep.notify)
-        recorder.subscribe(notifier.happened)
         memory = LoadMemory()
         recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume))
         target = first_target(sweep)
+        devices = None if sweep.telemetry.devices is None else tuple(map(str, sweep.telemetry.devices))
         choice = await asyncio.to_thread(
             gpu_source,
             TelemetryConfig(
                 base_url=sweep.server.base_url,
                 source=sweep.telemetry.gpus,
                 dcgm_url=sweep.telemetry.dcgm_url,
-                gpus=None if sweep.telemetry.devices is None else tuple(map(str, sweep.telemetry.devices)),
+                gpus=devices,
                 pcie_rate=sweep.telemetry.pcie,
                 interval_s=sweep.telemetry.interval,
             ),
         )
         recorder.happen(Said(level="info", words=choice.why))
         gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
-        watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval)
+        watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)
         pool = WorkerPool(sweep.load.workers, log.origin_ns, target)
         manager = manager_from(sweep.server.manager, state_dir=folder)
         await pool.start()
@@ -98,7 +96,7 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         _obey_signals(conductor)
         try:
             ending, words = await conductor.run()
-            await applying.leave(ending)
+            await applying.leave()
         except Exception as error:
             recorder.happen(SessionEnded(status="failed", words=f"a fault of spectop itself: {error!r}"))
             raise
@@ -113,7 +111,6 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             await gauges.close()
             recorder.sync()
             await control.close()
-            await notifier.close()
         if ending == "finished":
             await asyncio.to_thread(_write_tables, folder)
         return ending

@@ -22,7 +22,7 @@ from sessions.engine.target import flush_cache
 from sessions.engine.watching import Watch
 from sessions.events import CellEnded, CellKey, CellProgressed, CellReset, CellStarted, PhaseChanged
 from sessions.recorder import Recorder
-from sessions.sweep import Sweep
+from sessions.sweep import Seconds, Sweep
 
 WARMUP_MOST = 8
 FAILURES_SHOWN = 8
@@ -108,7 +108,7 @@ class Measuring:
             arrival=load.arrival,
             stop=Stop(
                 requests=requests,
-                duration_s=matrix.duration,
+                duration_s=_plain(matrix.duration),
                 interval_share=matrix.interval,
                 min_requests=cell.concurrency,
             ),
@@ -118,9 +118,9 @@ class Measuring:
             route=load.route,
             seed=load.seed + cell.repetition,
             start_rate_limit=load.start_rate_limit,
-            request_timeout_s=load.request_timeout,
-            stall_timeout_s=load.stall_timeout,
-            first_token_timeout_s=load.first_token_timeout,
+            request_timeout_s=_plain(load.request_timeout),
+            stall_timeout_s=_plain(load.stall_timeout),
+            first_token_timeout_s=_plain(load.first_token_timeout),
         )
 
     def _record(self, record: RequestRecord, records: list[RequestRecord]) -> None:
@@ -215,3 +215,8 @@ def failures_of(records: list[RequestRecord]) -> tuple[tuple[str, str], ...]:
     counts = Counter(r.outcome for r in records if not r.valid)
     first = {r.outcome: r.error or "" for r in reversed(records) if not r.valid}
     return tuple((f"{count} x {kind.value}", first[kind][:500]) for kind, count in counts.most_common(FAILURES_SHOWN))
+
+
+def _plain(duration: Seconds | None) -> float | None:
+    """A duration as a plain number, which is what messages to other processes carry."""
+    return None if duration is None else float(duration)

@@ -13,6 +13,7 @@ import msgspec
 from loadgen.figures import GpuWindow, ServerWindow
 from sessions.events import GpusSampled, ServerLogged, ServerSampled
 from sessions.recorder import Recorder
+from telemetry.ownership import ServerHint
 from telemetry.poller import Poller
 from telemetry.samples import GpuSample, GpuSource, ServerSample
 from telemetry.server import ServerGauges
@@ -33,6 +34,7 @@ class Watch:
         source: what reads the GPUs, or `None` for nothing.
         gauges: what reads the server's gauges.
         interval_s: seconds between readings.
+        devices: the server's GPUs by the sweep file, where it names them.
     """
 
     def __init__(
@@ -41,7 +43,10 @@ class Watch:
         source: GpuSource | None,
         gauges: ServerGauges,
         interval_s: float,
+        devices: tuple[str, ...] | None = None,
     ) -> None:
+        self._source = source
+        self._devices = devices
         self._recorder = recorder
         self._gauges = gauges
         self._interval_s = interval_s
@@ -72,13 +77,19 @@ class Watch:
             tasks.create_task(self._sample_gauges())
             tasks.create_task(self._pass_log_on())
 
-    def logged(self, line: str) -> None:
-        """Takes a line of the server's log; a flood is thinned here, so that nobody downstream has to."""
-        if len(self._log_lines) < LOG_LINES_MOST:
-            self._log_lines.append(line)
-        else:
+    def logged(self, line: str, *, replaces: bool = False) -> None:
+        """Takes a line of the server's log; a flood is thinned here, so that nobody downstream has to.
+
+        Args:
+            line: the text.
+            replaces: it redraws the line before it (a progress bar).
+        """
+        if replaces and self._log_lines:
+            self._log_lines[-1] = line
+            return
+        self._log_lines.append(line)
+        if len(self._log_lines) > LOG_LINES_MOST:
             self._log_lines.pop(0)
-            self._log_lines.append(line)
             self._log_left_out += 1
 
     async def edge(self) -> None:
@@ -98,9 +109,15 @@ class Watch:
         facts = server_window(list(self.server), start, end, cell_start, cell_end)
         return None if facts is None else msgspec.convert(msgspec.structs.asdict(facts), ServerWindow)
 
-    def forget_server(self) -> None:
-        """A new instance of the server: counters begin anew, absent endpoints may be there now."""
+    def new_server(self, pid: int | None) -> None:
+        """A new instance of the server: counters begin anew, endpoints may have changed, so may its GPUs.
+
+        Args:
+            pid: its main process, where it runs on this machine and is known.
+        """
         self._gauges.forget()
+        if self._source is not None and pid is not None:
+            self._source.watch(ServerHint(pids=(pid,), gpus=self._devices))
 
     def _deliver(self, sample: GpuSample) -> None:
         self._loop.call_soon_threadsafe(self._take, sample)
