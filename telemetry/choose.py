@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import Literal
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,10 +42,18 @@ class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float = 1.0
 
 
+class WatchingSource(GpuSource, Protocol):
+    """A source that can be told where the server runs, after each of its starts."""
+
+    def watch(self, hint: ServerHint) -> None:
+        """Takes what is known about the server; may be called from any thread."""
+        ...
+
+
 class Choice(msgspec.Struct, frozen=True):
     """The source and why it was chosen, in one sentence for the operator."""
 
-    source: GpuSource
+    source: WatchingSource
     why: str
 
 

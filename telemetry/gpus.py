@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from telemetry import nvml, ownership
+from telemetry import nvml, nvml_fields, ownership
 from telemetry.nvml import Handle
 from telemetry.nvml import binding as pynvml
 from telemetry.ownership import Device, Ownership, ServerHint
@@ -31,22 +31,12 @@ NOT_SUPPORTED_MEMORY = "memory not reported (unified memory?)"
 WHOLE_GPU = "MIG is on: figures are of the whole GPU"
 
 
-class _Slow(msgspec.Struct):
-    """What is read every `SLOW_EVERY_S` and kept in between."""
-
-    power_limit_w: float | None = None
-    ecc_uncorrected: int | None = None
-    mig: bool = False
-    pids: tuple[int, ...] = ()
-    at: float = -math.inf
-
-
 class _Gpu:
     """One device, its fixed facts and what is kept between readings."""
 
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
-        self.slow = _Slow()
+        self.slow = nvml_fields.SlowFacts()
         self.xid: int | None = None
         self.ask_again_at = -math.inf
         self.lost: str | None = None
@@ -63,7 +53,7 @@ class _Gpu:
             uuid=nvml.text(handle.read("uuid", pynvml.nvmlDeviceGetUUID)),
             name=nvml.text(handle.read("name", pynvml.nvmlDeviceGetName)),
             pci_bus_id=nvml.text(pci.busId) if pci is not None else None,
-            mig_uuids=_mig_uuids(handle),
+            mig_uuids=nvml_fields.mig_uuids(handle),
         )
 
 
@@ -204,17 +194,17 @@ class NvmlSource:
             gpu.identify()
         energy_mj = handle.read("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption)
         read_after_s = time.monotonic() - started
-        memory = _memory(handle)
+        memory = nvml_fields.memory(handle)
         utilisation = handle.read("utilisation", pynvml.nvmlDeviceGetUtilizationRates)
         power_mw = handle.read("power", pynvml.nvmlDeviceGetPowerUsage)
         temperature = handle.read("temperature", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU)
         sm_clock = handle.read("sm_clock", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM)
         memory_clock = handle.read("memory_clock", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM)
-        mask = _throttle_mask(handle)
-        counters = _pcie_counters(handle)
-        rates = _pcie_rates(handle) if self._pcie_rate else (None, None)
+        mask = nvml_fields.throttle_mask(handle)
+        counters = nvml_fields.pcie_counters(handle)
+        rates = nvml_fields.pcie_rates(handle) if self._pcie_rate else (None, None)
         if t >= gpu.slow.at + SLOW_EVERY_S and handle.answered:
-            gpu.slow = _read_slow(handle, t)
+            gpu.slow = nvml_fields.slow_facts(handle, t)
         if handle.lost:
             gpu.lost = nvml.words(handle.failed or pynvml.NVML_ERROR_GPU_IS_LOST)
             gpu.ask_again_at = t + LOST_RETRY_S
@@ -248,7 +238,11 @@ class NvmlSource:
         hint, self._hint_changed = self._hint, False
         self._owner_at = t
         tree = ownership.process_tree(hint.pids) if hint.pids else frozenset()
-        processes = {gpu.handle.index: _pids(gpu.handle) for gpu in self._gpus if not gpu.lost} if tree else None
+        processes = (
+            {gpu.handle.index: nvml_fields.compute_pids(gpu.handle) for gpu in self._gpus if not gpu.lost}
+            if tree
+            else None
+        )
         devices = [msgspec.structs.replace(gpu.device, mig=gpu.slow.mig) for gpu in self._gpus]
         self._owner = ownership.resolve(devices, hint, processes, tree)
 
@@ -293,93 +287,3 @@ def _identity(device: Device) -> dict[str, Any]:
 
 def _address(device: Any) -> int | None:
     return ctypes.cast(device, ctypes.c_void_p).value
-
-
-def _memory(handle: Handle) -> dict[str, Any]:
-    """Returns the memory fields: version 2 tells the driver's reserve apart, version 1 counts it as used."""
-    found = handle.read("memory_v2", pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
-    if found is not None and found.total > 0:
-        return {
-            "memory_used_bytes": found.used,
-            "memory_reserved_bytes": found.reserved,
-            "memory_total_bytes": found.total,
-            "memory_kind": "v2",
-        }
-    found = handle.read("memory_v1", pynvml.nvmlDeviceGetMemoryInfo)
-    if found is not None and found.total > 0:
-        return {"memory_used_bytes": found.used, "memory_total_bytes": found.total, "memory_kind": "v1"}
-    return {}
-
-
-def _throttle_mask(handle: Handle) -> int | None:
-    mask = handle.read("clock_events", pynvml.nvmlDeviceGetCurrentClocksEventReasons)
-    if mask is None:
-        mask = handle.read("throttle", pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-    return mask if isinstance(mask, int) else None
-
-
-def _pcie_counters(handle: Handle) -> tuple[int | None, int | None]:
-    values = handle.read(
-        "pcie_counters",
-        pynvml.nvmlDeviceGetFieldValues,
-        [pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES],
-    )
-    if values is None:
-        return None, None
-    sent, received = (_field_value(value) for value in values)
-    return sent, received
-
-
-def _field_value(value: Any) -> int | None:
-    if value.nvmlReturn != pynvml.NVML_SUCCESS:
-        return None
-    wide = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG)
-    if value.valueType in wide:
-        return int(value.value.ullVal)
-    return int(value.value.uiVal) if value.valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT else None
-
-
-def _pcie_rates(handle: Handle) -> tuple[float | None, float | None]:
-    """Returns bytes a second sent and received; each call blocks about 20 ms in the driver."""
-    sent = handle.read("pcie_tx_rate", pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_TX_BYTES)
-    received = handle.read("pcie_rx_rate", pynvml.nvmlDeviceGetPcieThroughput, pynvml.NVML_PCIE_UTIL_RX_BYTES)
-    return (
-        sent * 1024.0 if sent is not None else None,
-        received * 1024.0 if received is not None else None,
-    )
-
-
-def _read_slow(handle: Handle, t: float) -> _Slow:
-    limit_mw = handle.read("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit)
-    mode = handle.read("mig", pynvml.nvmlDeviceGetMigMode)
-    return _Slow(
-        power_limit_w=limit_mw / 1000.0 if limit_mw else None,
-        ecc_uncorrected=handle.read(
-            "ecc",
-            pynvml.nvmlDeviceGetTotalEccErrors,
-            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-            pynvml.NVML_VOLATILE_ECC,
-        ),
-        mig=bool(mode) and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
-        at=t,
-    )
-
-
-def _pids(handle: Handle) -> tuple[int, ...]:
-    processes = handle.read("processes", pynvml.nvmlDeviceGetComputeRunningProcesses)
-    return tuple(int(process.pid) for process in processes or ())
-
-
-def _mig_uuids(handle: Handle) -> tuple[str, ...]:
-    mode = handle.read("mig", pynvml.nvmlDeviceGetMigMode)
-    if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
-        return ()
-    found: list[str] = []
-    for index in range(handle.read("mig_count", pynvml.nvmlDeviceGetMaxMigDeviceCount) or 0):
-        try:
-            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle.device, index)
-            if uuid := nvml.text(pynvml.nvmlDeviceGetUUID(part)):
-                found.append(uuid)
-        except nvml.NvmlError:
-            continue
-    return tuple(found)

@@ -15,81 +15,18 @@ import msgspec
 from httpx_aiohttp import AiohttpTransport
 
 from telemetry import gauges
+from telemetry.combining import combine
+from telemetry.endpoint import Endpoint
 from telemetry.gauges import LoadsReading, MetricsReading, Totals
 from telemetry.samples import ServerSample
 
-TIMEOUT_S = 2.0
-ABSENT_FOR_S = 60.0
-"""How long an endpoint that answered 404 is left alone; a restart (`forget`, a refused connection) ends it early."""
-SLOW_PAUSE_S = 4.0
-SLOW_PAUSE_MAX_S = 32.0
+TIMEOUT_S = 0.8
+"""Less than the second between two samples."""
 THREAD_ABOVE_BYTES = 256 * 1024
 """Larger bodies are parsed in a thread; smaller ones take about a millisecond."""
 LOADS_PATH = "/v1/loads?include=core,spec,queues"
 
 Dialect = Literal["sglang", "vllm", "openai"]
-
-
-class Endpoint:
-    """One address of the server: fetched with a deadline, left alone for a while when absent or slow.
-
-    Attributes:
-        problem: why there was no answer the last time, in one line; `None` after an answer or a plain 404.
-        refused: nothing listened the last time.
-    """
-
-    def __init__(self, client: httpx.AsyncClient, path: str) -> None:
-        self._client = client
-        self._path = path
-        self._not_before = 0.0
-        self._pause_s = SLOW_PAUSE_S
-        self.absent = False
-        self.refused = False
-        self.problem: str | None = None
-
-    def forget(self) -> None:
-        """Asks again at the next sample, whatever happened before."""
-        self._not_before = 0.0
-        self._pause_s = SLOW_PAUSE_S
-        self.absent = self.refused = False
-        self.problem = None
-
-    async def fetch(self, timeout_s: float) -> bytes | None:
-        """Returns the body of a 200 answer, or `None`; takes at most `timeout_s` seconds."""
-        now = time.monotonic()
-        if now < self._not_before:
-            return None
-        name = self._path.partition("?")[0]
-        self.refused = False
-        try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._client.get(self._path)
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
-            self.refused = _refused(error)
-            if self.refused:
-                self.problem = "the server refuses connections"
-            elif isinstance(error, TimeoutError | httpx.TimeoutException):
-                self.problem = f"{name}: no answer within {timeout_s:g} s, next try in {self._pause_s:g} s"
-                self._not_before = now + timeout_s + self._pause_s
-                self._pause_s = min(2 * self._pause_s, SLOW_PAUSE_MAX_S)
-            else:
-                self.problem = f"{name}: {str(error) or type(error).__name__}"
-            return None
-        self._pause_s = SLOW_PAUSE_S
-        self.absent = answer.status_code in (404, 405, 501)
-        if self.absent:
-            self.problem = None
-            self._not_before = now + ABSENT_FOR_S
-            return None
-        if answer.status_code in (401, 403):
-            self.problem = f"{name}: HTTP {answer.status_code}, the server wants another API key"
-            self._not_before = now + ABSENT_FOR_S
-            return None
-        if answer.status_code != 200:
-            self.problem = f"{name}: HTTP {answer.status_code}"
-            return None
-        self.problem = None
-        return answer.content
 
 
 class ServerGauges:
@@ -127,9 +64,7 @@ class ServerGauges:
             t: seconds since the session's start.
         """
         started = time.monotonic()
-        loads_body, metrics_body = await asyncio.gather(
-            self._fetch(self._loads), self._fetch(self._metrics), return_exceptions=False
-        )
+        loads_body, metrics_body = await asyncio.gather(self._fetch(self._loads), self._fetch(self._metrics))
         at = time.monotonic()
         loads = gauges.read_loads(loads_body) if loads_body is not None else None
         metrics = await _parsed(metrics_body) if metrics_body is not None else None
@@ -180,159 +115,8 @@ class ServerGauges:
         return None
 
 
-def combine(
-    t: float,
-    loads: LoadsReading | None,
-    metrics: MetricsReading | None,
-    previous: Totals | None,
-    elapsed_s: float,
-) -> ServerSample:
-    """Makes one sample of what the two endpoints said: live counts from `/v1/loads`, the rest from `/metrics`.
-
-    Args:
-        t: seconds since the session's start.
-        loads: `/v1/loads`, where it answered.
-        metrics: `/metrics`, likewise.
-        previous: the counters of the sample before, read `elapsed_s` seconds earlier.
-        elapsed_s: seconds since then.
-    """
-    if metrics is None and loads is None:
-        return ServerSample(t=t, source="none")
-    now = metrics.totals if metrics else Totals()
-    reset = previous is not None and was_reset(previous, now)
-    before = None if reset else previous
-    ranks = loads.ranks if loads else ()
-    running = _sum_int([rank.running for rank in ranks])
-    waiting = _sum_int([rank.waiting for rank in ranks])
-    throughput = None
-    if metrics is not None:
-        running = metrics.running if running is None else running
-        waiting = metrics.waiting if waiting is None else waiting
-        throughput = metrics.gen_throughput_tok_s
-    if throughput is None:
-        throughput = _sum_known([rank.gen_throughput_tok_s for rank in ranks])
-    lifetimes = [rank.acceptance_lifetime for rank in ranks]
-    lifetime = _only([value for value in lifetimes if value is not None])
-    gauge, label = _acceptance_gauge(metrics, before)
-    if lifetime is None and not ranks:
-        lifetime = _acceptance(now.drafts, now.accepted)
-    return ServerSample(
-        t=t,
-        source="+".join(name for name, there in (("/v1/loads", loads), (_metrics_name(metrics), metrics)) if there),
-        running=running,
-        waiting=waiting,
-        token_usage=_max_known([rank.token_usage for rank in ranks] + [metrics.token_usage if metrics else None]),
-        cache_hit_rate=_cache_hit_rate(loads, metrics, before),
-        gen_throughput_tok_s=None if running == 0 else throughput,
-        gen_throughput_last_tok_s=throughput,
-        decode_tok_s=_rate(before.decode if before else None, now.decode, elapsed_s),
-        decode_tokens_total=now.decode,
-        generated_total=now.generated,
-        verify_calls_total=now.verify_calls,
-        drafts_total=now.drafts,
-        draft_tokens_total=now.draft_tokens,
-        accepted_total=now.accepted,
-        accepted_per_position=now.accepted_per_position,
-        acceptance_gauge=gauge,
-        acceptance_gauge_label=label,
-        acceptance_lifetime=lifetime,
-        acceptance_by_rank=tuple(lifetimes) if len(ranks) > 1 and any(lifetimes) else None,
-        queue_time_mean_s=_ratio_of_rises(before, now, "queue_s", "queued"),
-        counters_reset=reset,
-        stale=running == 0,
-        ranks=max(len(ranks), metrics.ranks if metrics else 1),
-    )
-
-
-def was_reset(previous: Totals, now: Totals) -> bool:
-    """Returns whether the server started its counters again between the two readings."""
-    if previous.created is not None and now.created is not None and now.created > previous.created:
-        return True
-    for name in Totals.__struct_fields__:
-        before, after = getattr(previous, name), getattr(now, name)
-        if isinstance(before, float) and isinstance(after, float) and after < before:
-            return True
-    return False
-
-
-def _acceptance_gauge(metrics: MetricsReading | None, before: Totals | None) -> tuple[float | None, str | None]:
-    if metrics is None:
-        return None, None
-    if metrics.family == "sglang":
-        gauge = metrics.acceptance_gauge
-        return gauge, gauges.SGLANG_GAUGE_LABEL if gauge is not None else None
-    drafts = _rise(before.drafts if before else None, metrics.totals.drafts)
-    accepted = _rise(before.accepted if before else None, metrics.totals.accepted)
-    gauge = _acceptance(drafts, accepted)
-    return gauge, gauges.COUNTER_GAUGE_LABEL if gauge is not None else None
-
-
-def _cache_hit_rate(loads: LoadsReading | None, metrics: MetricsReading | None, before: Totals | None) -> float | None:
-    if metrics is not None and metrics.family == "vllm":
-        return _ratio_of_rises(before, metrics.totals, "cache_hits", "cache_queries")
-    if metrics is not None and metrics.cache_hit_rate is not None:
-        return metrics.cache_hit_rate
-    return loads.ranks[0].cache_hit_rate if loads is not None and len(loads.ranks) == 1 else None
-
-
-def _acceptance(drafts: float | None, accepted: float | None) -> float | None:
-    return 1.0 + accepted / drafts if drafts and accepted is not None else None
-
-
-def _ratio_of_rises(before: Totals | None, now: Totals, over: str, under: str) -> float | None:
-    if before is None:
-        return None
-    rise = _rise(getattr(before, over), getattr(now, over))
-    base = _rise(getattr(before, under), getattr(now, under))
-    return rise / base if rise is not None and base else None
-
-
-def _rise(before: float | None, now: float | None) -> float | None:
-    return now - before if before is not None and now is not None else None
-
-
-def _rate(before: float | None, now: float | None, elapsed_s: float) -> float | None:
-    rise = _rise(before, now)
-    return rise / elapsed_s if rise is not None and elapsed_s > 0 else None
-
-
-def _sum_int(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def _sum_known(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _max_known(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if known else None
-
-
-def _only(values: list[float]) -> float | None:
-    return values[0] if len(values) == 1 else None
-
-
-def _metrics_name(metrics: MetricsReading | None) -> str:
-    return f"/metrics ({metrics.family})" if metrics else "/metrics"
-
-
 async def _parsed(body: bytes) -> MetricsReading | None:
     text = body.decode("utf-8", errors="replace")
     if len(text) > THREAD_ABOVE_BYTES:
         return await asyncio.to_thread(gauges.read_metrics, text)
     return gauges.read_metrics(text)
-
-
-def _refused(error: BaseException) -> bool:
-    """Looks through the causes: the transport reports a refused connection as a time-out of connecting."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError):
-            return True
-        if isinstance(getattr(cause, "os_error", None), ConnectionRefusedError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False

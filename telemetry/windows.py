@@ -6,27 +6,25 @@ whole cell; a fact that its samples don't bear out is absent.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from telemetry.samples import GpuReading, GpuSample, ServerSample
+from telemetry.series import Point, counter_rise, mean_over_time
 from telemetry.throttle import HARMLESS_REASONS
 
-MAX_BRIDGE_S = 5.0
-"""An edge between two samples further apart is not read off a line: the window is cut to the sample inside."""
-MIN_COVERAGE = 0.9
-"""Energy over less than this share of the window is no figure."""
+MIN_ENERGY_WINDOW_S = 1.0
+"""The driver refreshes its counters and averages too slowly for a figure over less."""
 
 
 class GpuWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's GPUs did; lists are by GPU, in the order of `gpus`.
 
     Attributes:
-        energy_j: joules of all the server's GPUs over `energy_span_s`; absent when one of them has no counter.
+        energy_j: joules of all the server's GPUs over `energy_span_s`; absent when one of them has no counter, and for
+            windows under a second.
         energy_span_s: seconds of the window that the counters cover, usually all of it.
         memory_peak_bytes: highest used memory in the whole cell.
         power_mean_w: watts, mean over time, sum over the GPUs.
@@ -73,13 +71,6 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     decode_tok_s: float | None = None
 
 
-class Point(NamedTuple):
-    """A value at a time in seconds."""
-
-    t: float
-    value: float
-
-
 def gpu_window(
     samples: Sequence[GpuSample],
     start: float,
@@ -106,8 +97,8 @@ def gpu_window(
         index: [r for one in _of(inside, index) for r in one.throttle or () if r not in HARMLESS_REASONS]
         for index in ours
     }
-    powers = [_mean_over_time(_points(samples, index, _power), start, end) for index in ours]
-    shares = [_mean_over_time(_points(samples, index, _utilisation), start, end) for index in ours]
+    powers = [mean_over_time(_points(samples, index, _power), start, end) for index in ours]
+    shares = [mean_over_time(_points(samples, index, _utilisation), start, end) for index in ours]
     near = in_cell or _around(samples, cell_start, cell_end)
     return GpuWindowFacts(
         energy_j=energy.value if energy else None,
@@ -127,7 +118,7 @@ def gpu_window(
 def idle_power_w(samples: Sequence[GpuSample], start: float, end: float) -> tuple[float | None, ...]:
     """Returns each of the server's GPUs' mean power in watts before the sweep: what energy figures start from."""
     inside = [sample for sample in samples if start <= sample.t <= end]
-    return tuple(_mean_over_time(_points(inside, index, _power), start, end) for index in _ours(inside))
+    return tuple(mean_over_time(_points(inside, index, _power), start, end) for index in _ours(inside))
 
 
 def server_window(
@@ -155,7 +146,7 @@ def server_window(
     lifetimes = [s.acceptance_lifetime for s in told if s.acceptance_lifetime is not None]
     reset = any(sample.counters_reset for sample in told)
     facts = ServerWindowFacts(
-        running_mean=_mean_over_time(running, start, end),
+        running_mean=mean_over_time(running, start, end),
         waiting_max=max(waiting) if waiting else None,
         token_usage_max=max(usage) if usage else None,
         lifetime_acceptance=lifetimes[-1] if lifetimes else None,
@@ -175,30 +166,9 @@ def server_window(
     )
 
 
-def counter_rise(points: Sequence[Point], start: float, end: float, *, always_rises: bool = False) -> Point | None:
-    """Returns how much a counter rose inside a window, as (seconds covered, rise).
-
-    For a counter that always rises, a reading that repeats the one before is an old one (exporters refresh every
-    some seconds), so only changes count there. `None` when the counter fell, or when less than `MIN_COVERAGE` of the
-    window is covered.
-    """
-    fresh: list[Point] = []
-    for point in points:
-        if fresh and point.value < fresh[-1].value and point.t > start and fresh[-1].t < end:
-            return None
-        if not (always_rises and fresh and point.value == fresh[-1].value):
-            fresh.append(point)
-    first, last = _edge(fresh, start, later=True), _edge(fresh, end, later=False)
-    if first is None or last is None or last.t <= first.t:
-        return None
-    if last.t - first.t < MIN_COVERAGE * (end - start):
-        return None
-    return Point(last.t - first.t, last.value - first.value)
-
-
 def _energy(samples: Sequence[GpuSample], ours: tuple[int, ...], start: float, end: float) -> Point | None:
     """Returns (seconds covered, joules) of all the GPUs together, over the time that all their counters cover."""
-    if not ours or end <= start:
+    if not ours or end - start < MIN_ENERGY_WINDOW_S:
         return None
     rises: list[Point] = []
     for index in ours:
@@ -208,30 +178,6 @@ def _energy(samples: Sequence[GpuSample], ours: tuple[int, ...], start: float, e
         rises.append(rise)
     span = min(rise.t for rise in rises)
     return Point(span, math.fsum(rise.value * span / rise.t for rise in rises))
-
-
-def _edge(points: Sequence[Point], at: float, *, later: bool) -> Point | None:
-    """Returns the counter at a window's edge: on the line between two near samples, else the nearest sample inside."""
-    before = next((point for point in reversed(points) if point.t <= at), None)
-    after = next((point for point in points if point.t >= at), None)
-    if before is not None and after is not None and after.t - before.t <= MAX_BRIDGE_S:
-        if after.t == before.t:
-            return before
-        share = (at - before.t) / (after.t - before.t)
-        return Point(at, before.value + share * (after.value - before.value))
-    return after if later else before
-
-
-def _mean_over_time(points: Sequence[Point], start: float, end: float) -> float | None:
-    """Returns a gauge's mean: each reading holds for half the way to its neighbours, inside the window."""
-    inside = [point for point in points if start <= point.t <= end]
-    if not inside:
-        return None
-    if len(inside) == 1 or end <= start:
-        return math.fsum(point.value for point in inside) / len(inside)
-    borders = [start, *((a.t + b.t) / 2 for a, b in itertools.pairwise(inside)), end]
-    parts = [point.value * (right - left) for point, left, right in zip(inside, borders, borders[1:], strict=False)]
-    return math.fsum(parts) / (end - start)
 
 
 def _rise_rate(points: Sequence[Point], start: float, end: float) -> float | None:

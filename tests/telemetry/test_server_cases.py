@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from telemetry import gauges
+from telemetry.combining import combine
 from telemetry.gauges import LoadsReading, RankLoad
-from telemetry.server import combine
 
 DATA = Path(__file__).parents[1] / "cases" / "data"
 

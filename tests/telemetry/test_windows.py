@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from loadgen.figures import GpuWindow, ServerWindow
 from telemetry.samples import GpuReading, GpuSample, ServerSample
-from telemetry.windows import Point, counter_rise, gpu_window, idle_power_w, server_window
+from telemetry.series import Point, counter_rise
+from telemetry.windows import gpu_window, idle_power_w, server_window
 
 
 def sample(t: float, *gpus: GpuReading, ours: tuple[int, ...] | None = None) -> GpuSample:
@@ -40,7 +41,7 @@ def test_energy_between_samples_is_read_off_the_line():
 
 @settings(deadline=None)
 @given(
-    st.lists(st.floats(0.1, 2.0), min_size=4, max_size=40),
+    st.lists(st.floats(0.5, 2.0), min_size=7, max_size=40),
     st.floats(0.0, 0.4),
     st.floats(0.6, 1.0),
     st.floats(1.0, 700.0),
@@ -76,6 +77,10 @@ def test_nothing_is_claimed_when_the_servers_gpus_are_not_known():
     samples = [msgspec.structs.replace(one, ours=None) for one in watts(100.0, 0, 1, 2)]
     facts = gpu_window(samples, 0, 2)
     assert (facts.gpus, facts.energy_j, facts.power_mean_w, facts.memory_peak_bytes) == ((), None, None, ())
+
+
+def test_less_than_a_second_gives_no_energy():
+    assert gpu_window(watts(100.0, 0, 1, 2, 3), 1.0, 1.99).energy_j is None
 
 
 def test_samples_that_cover_too_little_give_no_energy():
