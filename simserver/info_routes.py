@@ -278,6 +278,8 @@ async def health(request: web.Request) -> web.StreamResponse:
         return respond(b"", 503, None)
     if not server.ready:
         return respond(b"", 503, None)
+    if "hang-generate" not in server.faults:
+        server.probe()
     await asyncio.sleep(min(_HEALTH_S, _HEALTH_S / server.settings.sim.speed))
     return respond(b"", 503 if server.shutting_down() else 200, None)
 

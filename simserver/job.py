@@ -63,48 +63,9 @@ class Job:
         limit: tokens that will be emitted; `ending`: why it ends there.
         emitted: tokens emitted so far. `correct` and `histogram` are not cut at the end of the answer.
         chunks: time of each write (`time.perf_counter_ns`) and tokens in it.
+        drafted: drafts that the step under way will accept.
         fate: a fault that will hit this stream, and after how many tokens.
     """
-
-    __slots__ = (
-        "arrival_ns",
-        "cached",
-        "chunks",
-        "correct",
-        "drafter",
-        "emitted",
-        "ending",
-        "fate",
-        "fate_at",
-        "finish",
-        "finished_ns",
-        "first_due_ns",
-        "forward_wall",
-        "histogram",
-        "ids",
-        "kind",
-        "late_max_ns",
-        "late_sum_ns",
-        "limit",
-        "pieces",
-        "prefill_done_wall",
-        "prefilled",
-        "prompt",
-        "prompt_length",
-        "purpose",
-        "queued_s",
-        "reasoning",
-        "reserved",
-        "rid",
-        "route",
-        "sampling",
-        "sink",
-        "started_ns",
-        "streamed",
-        "think_tokens",
-        "verify_steps",
-        "wall_arrival",
-    )  # fmt: skip
 
     def __init__(self, rid: str, prompt: list[str], sampling: Sampling, sink: Sink, *, purpose: str = "user") -> None:
         self.rid = rid
@@ -119,10 +80,10 @@ class Job:
         self.ending = Finish("length")
         self.finish: Finish | None = None
         self.reasoning = 0
-        self.think_tokens = 0
         self.kind = "chat"
         self.drafter: Drafter | None = None
         self.emitted = 0
+        self.drafted = 0
         self.verify_steps = 0
         self.correct = 0
         self.histogram: list[int] = []
@@ -189,7 +150,6 @@ class Job:
             ending = Finish("length", length=end)
         self.pieces, self.ids, self.limit, self.ending = pieces[:end], ids[:end], end, ending
         self.reasoning = reasoning
-        self.think_tokens = reasoning
 
 
 def _cut(pieces: list[str], visible: int, covered: int) -> int:

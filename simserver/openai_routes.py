@@ -105,7 +105,7 @@ def _extras(options: StreamOptions, jobs: list[Job]) -> dict[str, Any]:
 
 def _whole(server: Server, options: StreamOptions, jobs: list[Job]) -> dict[str, Any]:
     completion = sum(job.emitted for job in jobs)
-    reasoning = sum(min(job.emitted, job.think_tokens) for job in jobs) if options.parse_reasoning else 0
+    reasoning = sum(min(job.emitted, job.reasoning) for job in jobs) if options.parse_reasoning else 0
     cached = sum(job.cached for job in jobs) if options.cache_report else None
     usage = usage_object(jobs[0].prompt_length, completion, cached, reasoning)
     versions = [{"version": "default", "start": 0, "end": jobs[0].emitted}]

@@ -127,19 +127,18 @@ _QUOTED = re.compile(r"(?:function|named|called|implement)\s+[`'\"]([A-Za-z_]\w*
 def wanted_function(prompt: str) -> tuple[str, str] | None:
     """Returns name and parameters of the function that the end of a prompt asks for, or `None`.
 
-    A known problem that is named anywhere in the last 2,000 characters comes first: fillers of source code before the
-    question define functions of their own.
+    The last one named counts: fillers of source code before the question define functions of their own.
     """
     tail = prompt[-2000:]
-    known = [(tail.rfind(name), name) for name in SOLUTIONS if re.search(rf"\b{name}\b", tail)]
-    if known:
-        return max(known)[1], ""
-    for pattern in (_CALLED, _SIGNATURE):
-        found = list(pattern.finditer(tail))
-        if found:
-            return found[-1].group(1), found[-1].group(2)
-    found = list(_QUOTED.finditer(tail))
-    return (found[-1].group(1), "value") if found else None
+    named: list[tuple[int, str, str]] = []
+    for pattern in (_CALLED, _SIGNATURE, _QUOTED):
+        named += [(each.start(1), each.group(1), (*each.groups(), "value")[1]) for each in pattern.finditer(tail)]
+    for name in SOLUTIONS:
+        named += [(each.start(), name, "") for each in re.finditer(rf"\b{name}\b", tail)]
+    if not named:
+        return None
+    _, name, parameters = max(named)
+    return name, parameters
 
 
 def solve(name: str, parameters: str, right: bool) -> Solution:

@@ -31,7 +31,7 @@ class StepCost:
     """Time of one forward pass, milliseconds, as a function of the batch.
 
     `base + root * sqrt(rows) + linear * rows`, rows being running requests x verify width, plus attention over the
-    context: `(context_step * mean + context_row * sum) * width ** context_width_power`, per 16,384 tokens of context.
+    context: `context_step * mean + context_row * sum * width ** context_width_power`, per 16,384 tokens of context.
 
     Attributes:
         draft: time of one drafter pass; `draft_row`: per running request; `draft_context`: per 16,384 tokens that the
@@ -107,7 +107,7 @@ class Profile:
     max_total_tokens_speculative: int
     shards: int
     thinking: bool
-    eagle: DraftQuality = field(default_factory=lambda: DraftQuality(1.0, 0.617, 0.617, 0.5))
+    eagle: DraftQuality = field(default_factory=lambda: DraftQuality(1.0, 0.60, 0.60, 0.5))
     ngram: DraftQuality = field(default_factory=lambda: DraftQuality(0.30, 0.90, 0.06, 0.5))
 
 
@@ -124,25 +124,25 @@ KIMI_K26 = Profile(
     quality={
         "code": DraftQuality(0.80, 0.98, 0.50, 0.77),
         "snippets": DraftQuality(0.69, 0.98, 0.50, 0.77),
-        "math": DraftQuality(0.815, 0.98, 0.50, 0.77),
+        "math": DraftQuality(0.808, 0.98, 0.50, 0.77),
         "chat": DraftQuality(0.60, 0.97, 0.45, 0.77),
         "prose": DraftQuality(0.45, 0.96, 0.45, 0.77),
     },
     cost=StepCost(
-        base=6.28,
-        root=4.54,
+        base=6.97,
+        root=4.76,
         linear=0.0,
-        context_step=1.0,
-        context_row=0.41,
-        context_width_power=0.8,
-        draft=1.7,
+        context_step=0.66,
+        context_row=0.444,
+        context_width_power=0.83,
+        draft=1.85,
         draft_row=0.02,
         draft_context=0.25,
         tree=2.4,
         tree_row=0.04,
         prefill_base=35.0,
-        prefill_token=0.1114,
-        prefill_square=2.38e-6,
+        prefill_token=0.1096,
+        prefill_square=2.845e-6,
     ),
     gpu=GpuModel(
         name="NVIDIA RTX PRO 6000 Blackwell Server Edition",
@@ -174,9 +174,9 @@ QWEN3_8B = Profile(
     trained_window=32768,
     ranks=4,
     quality={
-        "code": DraftQuality(0.775, 0.983, 0.47, 0.77),
-        "snippets": DraftQuality(0.75, 0.983, 0.47, 0.77),
-        "math": DraftQuality(0.83, 0.983, 0.47, 0.77),
+        "code": DraftQuality(0.767, 0.983, 0.47, 0.77),
+        "snippets": DraftQuality(0.73, 0.983, 0.47, 0.77),
+        "math": DraftQuality(0.826, 0.983, 0.47, 0.77),
         "chat": DraftQuality(0.60, 0.975, 0.45, 0.77),
         "prose": DraftQuality(0.44, 0.97, 0.45, 0.77),
     },

@@ -55,7 +55,7 @@ class Scheduler:
         self._cold = list(_FIRST_PREFILLS_MS)
         self._steps_done = 0
         self._cold_start = settings.faults.number("cold-start")
-        self._last_prefill = time.perf_counter()
+        self._last_prefill = counters.window.since = time.perf_counter()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -83,7 +83,8 @@ class Scheduler:
         """Takes a job into the queue."""
         job.arrival_ns = time.perf_counter_ns()
         job.wall_arrival = time.time()
-        self._truth.opened(job)
+        if job.purpose == "user":
+            self._truth.opened(job)
         if job.limit == 0:
             job.finish = job.ending
             self._end(job, 0, 0)
@@ -158,6 +159,7 @@ class Scheduler:
         elif self.running:
             self._pass = None
             seconds = self._decode_seconds()
+            self._draft()
         else:
             return
         if self._settings.faults.number("gpu-throttle") is not None:
@@ -189,6 +191,16 @@ class Scheduler:
         if self._steps_done < _FIRST_STEPS:
             seconds *= 1.0 + 1.5 * (1.0 - self._steps_done / _FIRST_STEPS)
         return seconds
+
+    def _draft(self) -> None:
+        """Draws what the step under way will accept, so that its end has nothing left to do but write."""
+        trained, window = self._settings.profile.trained_window, self._settings.window
+        for job in self.running:
+            drafter = job.drafter
+            if drafter is not None:
+                if job.emitted & 31 < 8:
+                    drafter.set_penalty(context_penalty(job.context, window, trained))
+                job.drafted = drafter.step()
 
     def _plan_prefill(self) -> list[tuple[Job, int]]:
         room = int(self._settings.args["chunked_prefill_size"] or 8192)
@@ -250,18 +262,13 @@ class Scheduler:
     def _finish_decode(self, due: float) -> None:
         counters = self._counters
         window = counters.window
-        trained, draft_window = self._settings.profile.trained_window, self._settings.window
-        speculative = self._settings.speculative
         tokens = correct = 0
         rows = len(self.running)
         self._steps_done += 1
         counters.decode_passes += 1
         for job in self.running:
-            accepted = 0
-            if speculative and job.drafter is not None:
-                if job.emitted & 31 < 8:
-                    job.drafter.set_penalty(context_penalty(job.context, draft_window, trained))
-                accepted = job.drafter.step()
+            accepted = job.drafted
+            if job.drafter is not None:
                 job.verify_steps += 1
                 job.correct += accepted
                 histogram = job.histogram
@@ -275,10 +282,10 @@ class Scheduler:
         window.tokens += tokens
         window.rows += rows
         window.correct += correct
+        if window.steps >= _LOG_EVERY:
+            self._log_decode(due)
         if any(job.finish is not None for job in self.running):
             self.running = [job for job in self.running if job.finish is None]
-        if window.steps >= _LOG_EVERY:
-            self._log_decode(rows, due)
 
     def _emit(self, job: Job, tokens: int, due: float) -> int:
         start = job.emitted
@@ -348,11 +355,10 @@ class Scheduler:
             scheduler=True,
         )
 
-    def _log_decode(self, rows: int, due: float) -> None:
+    def _log_decode(self, due: float) -> None:
         counters = self._counters
         window = counters.window
-        elapsed = max(1e-6, due - window.since) if window.since else None
-        throughput = window.tokens / elapsed if elapsed else 0.0
+        throughput = window.tokens / max(1e-6, due - window.since)
         acceptance = ""
         if self._settings.speculative:
             counters.accept_length = (window.correct + window.rows) / window.rows
@@ -364,9 +370,9 @@ class Scheduler:
         counters.last_throughput = counters.gen_throughput = throughput
         counters.window = Window(since=due)
         self._show()
+        size = f"#token: {self.used_tokens}, token usage: {self._usage():.2f}"
         self._log.line(
-            f"Decode batch, #running-req: {rows}, #token: {self.used_tokens}, token usage: {self._usage():.2f}, "
-            f"{acceptance}cuda graph: True, gen throughput (token/s): {throughput:.2f}, "
+            f"Decode batch, #running-req: {len(self.running)}, {size}, {acceptance}cuda graph: True, gen throughput (token/s): {throughput:.2f}, "
             f"#queue-req: {len(self.waiting)}",
             scheduler=True,
         )

@@ -105,7 +105,8 @@ async def serve(settings: Settings, log: ServerLog, gpus: Gpus, startup_time: di
     warming.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await warming
-    await _drain(server)
+    if settings.environment.get("SGL_FORCE_SHUTDOWN", "").lower() not in ("1", "true"):
+        await _drain(server)
     log.uvicorn("Shutting down")
     await runner.cleanup()
     log.uvicorn("Waiting for application shutdown.")

@@ -15,14 +15,12 @@ def _flag(request: web.Request, name: str) -> bool:
 
 
 async def truth(request: web.Request) -> web.StreamResponse:
-    """`GET /sim/truth?rid=|prefix=&text=1&chunks=1&internal=1`; `DELETE` forgets the finished requests."""
+    """`GET /sim/truth?rid=|prefix=&text=1&chunks=1`; `DELETE` forgets the finished requests."""
     server = request.app[SERVER]
     if request.method == "DELETE":
         server.truth.clear()
         return json_response({"cleared": True})
-    jobs = server.truth.select(
-        rid=request.query.get("rid"), prefix=request.query.get("prefix", ""), internal=_flag(request, "internal")
-    )
+    jobs = server.truth.select(rid=request.query.get("rid"), prefix=request.query.get("prefix", ""))
     report = server.truth.report(jobs, text=_flag(request, "text"), chunks=_flag(request, "chunks"))
     gpu = server.gpus.readings()
     return json_response(

@@ -38,6 +38,13 @@ class RefusedError(Exception):
         self.kind = kind
 
 
+class _Nowhere:
+    """A sink that nobody reads."""
+
+    def push(self, job: Job, start: int, stop: int) -> None:
+        """Drops the tokens."""
+
+
 class Server:
     """Everything a route needs.
 
@@ -121,6 +128,12 @@ class Server:
         self._give_drafter(job, question, corrupt)
         self._give_fate(job, rid)
         return job
+
+    def probe(self) -> None:
+        """Generates one token for a health check: work like any other, but nobody's request."""
+        job = Job(f"HEALTH_CHECK_{time.time()}", [" ok"], Sampling(max_new=1), _Nowhere(), purpose="health")
+        job.say([" ok"], 0, 1, random.Random(0))
+        self.scheduler.submit(job)
 
     def check_length(self, prompt_tokens: int, sampling: Sampling) -> None:
         """Refuses what does not fit into the context.

@@ -25,8 +25,10 @@ def decode_seconds(
     width = verification.width
     rows = running * width
     milliseconds = cost.base + cost.root * math.sqrt(rows) + cost.linear * rows
-    context = cost.context_step * context_sum / running + cost.context_row * context_sum
-    milliseconds += context / _CONTEXT_UNIT * width**cost.context_width_power
+    context = (
+        cost.context_step * context_sum / running + cost.context_row * context_sum * width**cost.context_width_power
+    )
+    milliseconds += context / _CONTEXT_UNIT
     if verification.kind != "none":
         milliseconds += cost.draft + cost.draft_row * running
         milliseconds += cost.draft_context * draft_context_sum / _CONTEXT_UNIT

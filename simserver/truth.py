@@ -71,7 +71,6 @@ def _record(job: Job, outcome: str, *, text: bool, chunks: bool) -> dict[str, An
         "rid": job.rid,
         "route": job.route,
         "stream": job.streamed,
-        "purpose": job.purpose,
         "outcome": outcome,
         "kind": job.kind,
         "finish_reason": job.finish.kind if job.finish else None,
@@ -80,7 +79,7 @@ def _record(job: Job, outcome: str, *, text: bool, chunks: bool) -> dict[str, An
         "cached_tokens": job.cached,
         "completion_tokens": job.emitted,
         "sent_tokens": sum(tokens for _, tokens in job.chunks),
-        "reasoning_tokens": min(job.emitted, job.think_tokens),
+        "reasoning_tokens": min(job.emitted, job.reasoning),
         "verify_steps": steps,
         "correct_drafts": job.correct,
         "accepted_histogram": job.histogram,
@@ -124,7 +123,7 @@ class Truth:
         if len(self._finished) == self._finished.maxlen:
             self.forgotten += 1
         job.finished_ns = job.finished_ns or time.perf_counter_ns()
-        job.prompt = []
+        job.prompt, job.ids, job.drafter = [], [], None
         self._finished.append((job, outcome))
 
     def clear(self) -> None:
@@ -133,13 +132,13 @@ class Truth:
         self.forgotten = 0
         self.lateness = Lateness()
 
-    def select(self, *, rid: str | None = None, prefix: str = "", internal: bool = False) -> list[tuple[Job, str]]:
+    def select(self, *, rid: str | None = None, prefix: str = "") -> list[tuple[Job, str]]:
         """Returns the jobs of one request id, or of all that start with a prefix; open ones last."""
         everything: Iterable[tuple[Job, str]] = (*self._finished, *((job, "open") for job in self._open.values()))
         return [
             (job, outcome)
             for job, outcome in everything
-            if job.rid.startswith(prefix) and (rid is None or job.rid == rid) and (internal or job.purpose == "user")
+            if job.rid.startswith(prefix) and (rid is None or job.rid == rid)
         ]
 
     def report(self, jobs: list[tuple[Job, str]], *, text: bool, chunks: bool) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class _Stream:
     def usage(self, jobs: list[Job], *, compact: bool) -> dict[str, Any]:
         """Returns the usage of all choices together."""
         cached = sum(job.cached for job in jobs) if self.options.cache_report else None
-        reasoning = sum(min(job.emitted, job.think_tokens) for job in jobs) if self.options.parse_reasoning else 0
+        reasoning = sum(min(job.emitted, job.reasoning) for job in jobs) if self.options.parse_reasoning else 0
         return usage_object(
             jobs[0].prompt_length, sum(job.emitted for job in jobs), cached, reasoning, compact=compact and self.thin
         )
