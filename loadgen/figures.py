@@ -95,6 +95,7 @@ class ServerWindow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         running_mean: time average of running requests.
         waiting_max: most requests seen waiting.
+        waiting_share: share of the samples in which some waited; a request that came in a moment ago waits too.
         drafts: counter delta of verify steps over the whole cell (vLLM drafts, SGLang verify calls).
         accepted: counter delta of accepted drafts (vLLM).
         generated: counter delta of generated tokens of finished requests.
@@ -103,6 +104,7 @@ class ServerWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     running_mean: float | None = None
     waiting_max: int | None = None
+    waiting_share: float | None = None
     token_usage_max: float | None = None
     drafts: float | None = None
     accepted: float | None = None

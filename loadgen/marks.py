@@ -22,6 +22,7 @@ OUTPUT_SHARE = 0.5
 STEADY_ANSWERS = 2.0
 COLD_FACTOR = 3.0
 FAILED_SHARE_LIMIT = 0.01
+WAITING_SHARE = 0.2  # every request waits a moment for the step under way: only more than that is a queue
 FEWEST_FOR_COLD = 3  # with fewer, the first request is most of the median it is held against
 
 
@@ -110,11 +111,12 @@ def _under_run(requests: Sequence[RequestRecord], spec: CellSpec, figures: CellF
 
 
 def _queued(server: ServerWindow) -> Mark | None:
-    if not server.waiting_max:
+    if not server.waiting_max or (server.waiting_share is not None and server.waiting_share <= WAITING_SHARE):
         return None
+    share = "" if server.waiting_share is None else f", and some in {server.waiting_share:.0%} of the readings"
     return Mark(
         kind=MarkKind.QUEUED,
-        reason=f"the server had up to {server.waiting_max} requests waiting in the steady window",
+        reason=f"the server had up to {server.waiting_max} requests waiting in the steady window{share}",
         value=float(server.waiting_max),
         limit=0.0,
     )

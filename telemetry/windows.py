@@ -52,7 +52,8 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own view: gauges over the steady window, counter differences over the whole cell.
 
     Attributes:
-        running_mean: time average of running requests; `waiting_max`: most requests seen waiting.
+        running_mean: time average of running requests; `waiting_max`: most requests seen waiting, and
+        waiting_share: the share of the samples with any.
         drafts, accepted, generated, verify_calls, accepted_per_position: rise of the counters; absent after a reset.
         decode_tok_s: decoded tokens a second over the steady window, from the live counter.
         lifetime_acceptance: mean since the server's start or last flush, as last said.
@@ -60,6 +61,7 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     running_mean: float | None = None
     waiting_max: int | None = None
+    waiting_share: float | None = None
     token_usage_max: float | None = None
     drafts: float | None = None
     accepted: float | None = None
@@ -148,6 +150,7 @@ def server_window(
     facts = ServerWindowFacts(
         running_mean=mean_over_time(running, start, end),
         waiting_max=max(waiting) if waiting else None,
+        waiting_share=sum(1 for count in waiting if count > 0) / len(waiting) if waiting else None,
         token_usage_max=max(usage) if usage else None,
         lifetime_acceptance=lifetimes[-1] if lifetimes else None,
         counters_reset=reset,
