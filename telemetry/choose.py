@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import Literal, Protocol
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,18 +42,10 @@ class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float = 1.0
 
 
-class WatchingSource(GpuSource, Protocol):
-    """A source that can be told where the server runs, after each of its starts."""
-
-    def watch(self, hint: ServerHint) -> None:
-        """Takes what is known about the server; may be called from any thread."""
-        ...
-
-
 class Choice(msgspec.Struct, frozen=True):
     """The source and why it was chosen, in one sentence for the operator."""
 
-    source: WatchingSource
+    source: GpuSource
     why: str
 
 
@@ -76,6 +68,45 @@ class NoSource:
         """Holds nothing open."""
 
 
+class LocalSource:
+    """The GPUs of a server on this machine that may turn out to be simulated as soon as it answers.
+
+    Until then, and for a real server, they are NVML's. Asked anew after each start of the server.
+    """
+
+    def __init__(self, base_url: str, hint: ServerHint, *, pcie_rate: bool) -> None:
+        from telemetry.gpus import NvmlSource
+
+        self._base_url = base_url
+        self._hint = hint
+        self._source: GpuSource = NvmlSource(hint, pcie_rate=pcie_rate)
+        self._decided = False
+
+    @property
+    def name(self) -> str:
+        """The name of the source that is read now."""
+        return self._source.name
+
+    def watch(self, hint: ServerHint) -> None:
+        """Passes on where the server runs."""
+        self._hint = hint
+        self._source.watch(hint)
+
+    def read(self, t: float) -> GpuSample:
+        """Reads once; asks the server once whether its GPUs are simulated, as soon as it answers."""
+        if not self._decided:
+            answer = is_simulated(self._base_url)
+            self._decided = answer is not None
+            if answer:
+                self._source.close()
+                self._source = SimulatedSource(self._base_url, self._hint)
+        return self._source.read(t)
+
+    def close(self) -> None:
+        """Closes the source that is read."""
+        self._source.close()
+
+
 def gpu_source(config: TelemetryConfig) -> Choice:
     """Returns the source for a server; may ask the server once, so call it where blocking for a second is fine."""
     hint = ServerHint(gpus=None if config.gpus is None else tuple(map(str, config.gpus)))
@@ -93,9 +124,12 @@ def gpu_source(config: TelemetryConfig) -> Choice:
             f"no GPU telemetry: {urlsplit(config.base_url).hostname} is another machine, and the GPUs of this one are "
             "not its own; name DCGM's exporter there (dcgm_url)"
         )
+    why = "the server is on this machine: its GPUs through NVML"
+    if name == "auto":
+        return Choice(LocalSource(config.base_url, hint, pcie_rate=config.pcie_rate), why)
     from telemetry.gpus import NvmlSource
 
-    return Choice(NvmlSource(hint, pcie_rate=config.pcie_rate), "the server is on this machine: its GPUs through NVML")
+    return Choice(NvmlSource(hint, pcie_rate=config.pcie_rate), why)
 
 
 def is_local(base_url: str) -> bool:

@@ -126,14 +126,20 @@ class ServerSample(msgspec.Struct, frozen=True, kw_only=True):
 class GpuSource(Protocol):
     """Whatever can read the GPUs: NVML, DCGM's exporter, the simulated server."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The `source` of its samples."""
+        ...
 
     def read(self, t: float) -> GpuSample:
         """Reads all GPUs once; blocking, called on the poller's own thread; never raises."""
         ...
 
     def watch(self, hint: ServerHint) -> None:
-        """Takes what is known about where the server runs, so that its GPUs can be told from others."""
+        """Takes what is known about where the server runs, so that its GPUs can be told from others.
+
+        To be called after each of its starts; may be called from another thread than the one that reads.
+        """
         ...
 
     def close(self) -> None:

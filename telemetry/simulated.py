@@ -93,12 +93,15 @@ class SimulatedSource:
         """Holds nothing open."""
 
 
-def is_simulated(base_url: str, timeout_s: float = 1.0) -> bool:
-    """Asks once whether the server has simulated GPUs; a real one answers 404."""
+def is_simulated(base_url: str, timeout_s: float = 1.0) -> bool | None:
+    """Asks once whether the server has simulated GPUs; a real one answers 404, and `None` means no answer."""
     try:
         answer = get(base_url.rstrip("/") + PATH, timeout_s)
+    except FetchError:
+        return None
+    try:
         return answer.status == 200 and bool(msgspec.json.decode(answer.body, type=_Answer).gpus)
-    except (FetchError, msgspec.MsgspecError):
+    except msgspec.MsgspecError:
         return False
 
 

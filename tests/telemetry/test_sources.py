@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.choose import NoSource, TelemetryConfig, gpu_source, is_local
+from telemetry.choose import LocalSource, NoSource, TelemetryConfig, gpu_source, is_local
 from telemetry.dcgm import DcgmSource, read_gpus
 from telemetry.fetch import FetchError, get
 from telemetry.gpus import NvmlSource
@@ -171,8 +171,32 @@ async def test_auto_takes_what_fits():
         assert isinstance(dcgm.source, DcgmSource)
     async with replaying() as server:
         local = await choose(TelemetryConfig(base_url=server.url, gpus=(0, "GPU-1")))
-        assert isinstance(local.source, NvmlSource)
+        assert isinstance(local.source, LocalSource)
+        assert local.source.name == "nvml"
         assert "on this machine" in local.why
+    named = await choose(TelemetryConfig(base_url=server.url, source="nvml"))
+    assert isinstance(named.source, NvmlSource)
+
+
+async def test_a_server_that_starts_later_may_turn_out_to_be_simulated():
+    async with replaying() as server:
+        port = int(server.url.rpartition(":")[2])
+    choice = await choose(TelemetryConfig(base_url=server.url))
+    first = await read(choice.source, 1.0)
+    assert first.source == "nvml"
+    async with replaying({"/sim/gpus": simulated()}, port):
+        second = await read(choice.source, 2.0)
+    assert (second.source, len(second.gpus), choice.source.name) == ("simulated", 8, "simulated")
+    choice.source.close()
+
+
+async def test_a_real_server_is_asked_once():
+    async with replaying() as server:
+        source = LocalSource(server.url, ServerHint(), pcie_rate=False)
+        for t in range(3):
+            assert (await read(source, float(t))).source == "nvml"
+        assert server.asked == {"/sim/gpus": 1}
+        source.close()
 
 
 async def test_local_gpus_are_never_a_remote_servers(monkeypatch: pytest.MonkeyPatch):
