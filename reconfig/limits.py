@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_s: float = 60.0
     ready_s: float = 900.0
     probe_s: float = 60.0
-    generate_s: float = 300.0
+    generate_s: float = 180.0
     settings_s: float = 60.0
     look_s: float = 0.25
     crash_loop: int = 3
@@ -39,5 +39,5 @@ def limits_from(config: ManagerConfig) -> Limits:
         memory_s=seconds(config.memory_timeout),
         ready_s=seconds(config.ready_timeout),
         probe_s=probe_s,
-        generate_s=5 * probe_s,
+        generate_s=3 * probe_s,
     )

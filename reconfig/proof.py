@@ -24,6 +24,8 @@ from reconfig.waiting import wait_until
 
 PROBE_TOKENS = 24
 IN_A_ROW = 2
+SAME_FAULT = 3
+SPARE_S = 1.0
 SHOWN_CHARACTERS = 80
 LOG_LAG_S = 3.0
 _WORDS = ("amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "heron", "kelp", "lotus", "maple", "olive")
@@ -47,6 +49,7 @@ class Prover:
         self.steps = steps
         self.generations: list[str] = []
         self.warnings: list[str] = []
+        self.answered = 0
         self.settings: tuple[SettingFound, ...] = ()
         self.facts: ServerFacts | None = None
         self.model: str | None = None
@@ -81,11 +84,16 @@ class Prover:
         """
         self.steps.begin("generate", "two real generations with fresh prompts", "waiting for the first answer")
         until = self._clock() + self.limits.generate_s
+        answered_badly = 0
         while len(self.generations) < IN_A_ROW:
+            answered = self.answered
             problem = await self._one_generation(min(self.limits.probe_s, max(until - self._clock(), 0.05)))
             if problem is not None:
                 self.generations.clear()
                 self.steps.news("generate", problem)
+                answered_badly += self.answered - answered
+                if answered_badly >= SAME_FAULT:
+                    raise NotInEffectError("generate", f"{SAME_FAULT} generations in a row were no good: {problem}")
                 if self._clock() >= until:
                     limit = duration(self.limits.generate_s)
                     raise NotInEffectError("generate", f"up, but not generating for {limit}: {problem}")
@@ -148,10 +156,12 @@ class Prover:
         """Runs one; the words of what was wrong, `None` when it was good."""
         request = probe_request(limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            # The generator ends it by its own limits; this one is for a generator that does not.
+            async with asyncio.timeout(limit_s + SPARE_S):
                 generation = await self.generator.generate(request)
         except TimeoutError:
             return f"up, not generating: no answer within {duration(limit_s)}"
+        self.answered += generation.record.outcome in {Outcome.OK, Outcome.TRUNCATED}
         problem = judge(generation)
         if problem is not None:
             await self._refuse_if_final(generation)
@@ -209,6 +219,8 @@ def probe_request(limit_s: float) -> GenerationRequest:
 def judge(generation: Generation) -> str | None:
     """What is wrong with a probe's answer: it must have text, a clean end and usage; `None` when all is well."""
     record = generation.record
+    if record.outcome is Outcome.TIMEOUT:
+        return f"up, not generating: {record.error or 'no answer in time'}"
     if record.outcome is not Outcome.OK:
         return f"the generation failed: {record.outcome.value}{f': {record.error}' if record.error else ''}"
     if not (generation.content.strip() or generation.reasoning.strip()):

@@ -51,7 +51,7 @@ class StartWatch:
         manager: Manager,
         limits: Limits,
         on_log: Callable[[LogLine], None],
-        clean: Callable[[str], str] = Redactor().clean,
+        clean: Callable[[str], str] | None = None,
     ) -> None:
         self.log = LogWatch()
         self.status: ManagerStatus | None = None
@@ -59,7 +59,7 @@ class StartWatch:
         self._manager = manager
         self._limits = limits
         self._on_log = on_log
-        self._clean = clean
+        self._clean = clean or Redactor().clean
         self._stopped_since: float | None = None
 
     @property
