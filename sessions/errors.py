@@ -42,7 +42,7 @@ class SessionNotFound(SessionError):
 
 
 class NewerSchema(SessionError):
-    """Raised when a session was written by a newer version than this one can read."""
+    """Raised when a session's schema version is newer than this version can read, or no version at all."""
 
 
 class SessionLocked(SessionError):

@@ -215,14 +215,14 @@ def check_schema(tree: object, path: Path) -> None:
         path: named in the error.
 
     Raises:
-        NewerSchema: its version is higher than `SCHEMA_VERSION`.
-        SessionError: it is no object, or its version is no whole number.
+        NewerSchema: its version is higher than `SCHEMA_VERSION`, or no version that could be known.
+        SessionError: it is no object.
     """
     if not isinstance(tree, dict):
         raise SessionError(f"{printable(str(path))}: an object was expected, found {type(tree).__name__}")
     schema = tree.get("schema", 1)
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise SessionError(f"{printable(str(path))}: schema must be a whole number from 1, found {schema!r}")
+        raise NewerSchema(f"{printable(str(path))}: schema must be a whole number from 1, found {schema!r}")
     if schema > SCHEMA_VERSION:
         raise NewerSchema(
             f"{printable(str(path))}: written by schema {schema}; this version reads up to {SCHEMA_VERSION}. "

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from sessions.errors import NewerSchema, SessionError
 from sessions.events import AnyEvent, GpusSampled, ServerSampled
-from sessions.folder import EVENTS_FILE, INFO_FILE, read_info
+from sessions.folder import EVENTS_FILE, read_info
 from sessions.lines import EVENT_BEGINS, Decoder, Notes, iter_decoded, numbered_lines
 from sessions.log import GPUS_FILE, SERVER_FILE, lock_holder
 from sessions.reduce import reduce, reduce_all
@@ -60,8 +61,7 @@ def read_events(folder: Path) -> EventsRead:
 
 
 def _read(folder: Path, events: Iterator[AnyEvent], notes: Notes) -> EventsRead:
-    if (folder / INFO_FILE).exists():
-        read_info(folder)
+    check_readable(folder)
     live = lock_holder(folder) is not None
     read = list(events)
     skipped = notes.words()
@@ -70,6 +70,20 @@ def _read(folder: Path, events: Iterator[AnyEvent], notes: Notes) -> EventsRead:
     if notes.torn and not live:
         skipped.append(f"{EVENTS_FILE}: the session ended abruptly, 1 incomplete line ignored")
     return EventsRead(read, skipped, notes.lines_skipped, notes.torn, live)
+
+
+def check_readable(folder: Path) -> None:
+    """Refuses a session of a newer schema; a damaged or missing `session.json` keeps nobody from the log.
+
+    Raises:
+        NewerSchema: a newer version wrote the session.
+    """
+    try:
+        read_info(folder)
+    except NewerSchema:
+        raise
+    except SessionError:
+        return
 
 
 def read_for_state(folder: Path) -> EventsRead:

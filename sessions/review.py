@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from reconfig.presets import Preset
-from sessions.errors import SessionError
+from sessions.errors import NewerSchema, SessionError
 from sessions.folder import SessionInfo, folders, printable, read_info
 from sessions.logread import read_for_state, state_from
 from sessions.state import SessionState
@@ -74,11 +74,12 @@ def status_words(state: SessionState, *, live: bool) -> str:
     return state.status
 
 
-def open_session(folder: Path) -> Session:
+def open_session(folder: Path, *, samples: bool = True) -> Session:
     """Opens a session.
 
     Args:
         folder: its folder (`sessions.folder.find` finds it by name).
+        samples: whether the newest GPU and server samples are read as well.
 
     Raises:
         NewerSchema: a newer version wrote it.
@@ -86,15 +87,17 @@ def open_session(folder: Path) -> Session:
     """
     skipped: list[str] = []
     info: SessionInfo | None = None
-    if (folder / "session.json").exists():
+    try:
         info = read_info(folder)
-    else:
-        skipped.append("session.json: missing; host, GPUs and sweep file are unknown")
+    except NewerSchema:
+        raise
+    except SessionError as error:
+        skipped.append(f"{printable(str(error))}; host, GPUs and sweep file are unknown")
     read = read_for_state(folder)
     return Session(
         folder=folder,
         info=info,
-        state=state_from(folder, read),
+        state=state_from(folder, read, samples=samples),
         skipped=(*skipped, *read.skipped),
         live=read.live,
     )
@@ -108,11 +111,10 @@ def list_sessions(sessions_dir: Path) -> list[Listed]:
 def _listed(folder: Path) -> Listed:
     name = printable(folder.name)
     try:
-        info = read_info(folder) if (folder / "session.json").exists() else None
-        read = read_for_state(folder)
-        state = state_from(folder, read, samples=False)
+        session = open_session(folder, samples=False)
     except SessionError as error:
         return Listed(folder=folder, name=name, status="unreadable", problem=printable(str(error)))
+    info, state = session.info, session.state
     return Listed(
         folder=folder,
         name=name,
@@ -122,7 +124,7 @@ def _listed(folder: Path) -> Listed:
         presets=len(state.presets),
         cells_done=state.done_cells,
         cells=len(state.cells),
-        status=status_words(state, live=read.live),
+        status=session.status,
         simulated=state.simulated,
     )
 
