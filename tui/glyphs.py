@@ -48,6 +48,7 @@ class Glyphs:
     enter: str
     several: str
     arrow: str
+    back: str
     heat: str
     bar: str
     done: str
@@ -82,6 +83,7 @@ UTF8 = Glyphs(
     enter="⏎",
     several="‡",
     arrow="→",
+    back="←",
     heat="▁▂▃▄▅▆▇█",
     bar="▏▎▍▌▋▊▉█",
     done="━",
@@ -115,7 +117,8 @@ ASCII = Glyphs(
     absent="-",
     enter="Enter",
     several="&",
-    arrow="->",
+    arrow=">",
+    back="<",
     heat="12345678",
     bar="#",
     done="=",

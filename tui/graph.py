@@ -16,6 +16,31 @@ def resample(values: Sequence[float | None], points: int) -> list[float | None]:
     return [None] * (points - len(kept)) + kept
 
 
+def by_time(times: Sequence[float], values: Sequence[float | None], window_s: float, points: int) -> list[float | None]:
+    """Returns the last `window_s` seconds as so many points, each the mean of what falls into it.
+
+    The points' borders are fixed moments, so that a graph moves on once a point and stands still in between.
+
+    Args:
+        times: seconds, ascending; `values` at them.
+        values: see `times`.
+        window_s: seconds that all points together stand for.
+        points: how many.
+    """
+    if not times or points <= 0:
+        return [None] * max(0, points)
+    each = window_s / points
+    last = int(times[-1] // each)
+    sums = [0.0] * points
+    counts = [0] * points
+    for t, value in zip(times, values, strict=True):
+        place = points - 1 - (last - int(t // each))
+        if value is not None and 0 <= place < points:
+            sums[place] += value
+            counts[place] += 1
+    return [s / n if n else None for s, n in zip(sums, counts, strict=True)]
+
+
 def area(
     values: Sequence[float | None],
     cells: int,

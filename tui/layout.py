@@ -75,70 +75,56 @@ def arrange(width: int, height: int, needs: Needs) -> dict[str, Rect]:
 
 def _stacked(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     """One above the other; the running rates stand beside the matrix."""
-    places: dict[str, Rect] = {}
     wide = width >= WIDE
     free = height - 3
     contexts, gpus = max(1, needs.contexts), needs.gpus
-    preset_lines = max(1, min(needs.preset_lines, 1 if height < 23 else 2 if height < 36 else 4))
-    gpu_rows = 1 + gpus if gpus else 1
-    words = 3 if height < 30 else 5
-    matrix_rows = 1 + contexts
-    if free - preset_lines - gpu_rows - words < matrix_rows and gpus > 3:
-        gpu_rows = 1 + (gpus + 1) // 2
+    presets = max(1, min(needs.preset_lines, 1 if height < 23 else 2 if height < 36 else 4))
+    matrix = 1 + contexts
+    one_each, two_each = (1 + gpus, 1 + (gpus + 1) // 2) if gpus else (1, 1)
+    words = 2 if height < 30 else 5
+    steps = min(needs.steps, max(4, free - presets - matrix - two_each)) if needs.proving else 0
+    fixed = presets + steps
+    gpu_rows = one_each if free - fixed - matrix - words >= one_each else two_each
     if needs.proving:
-        gpu_rows = min(gpu_rows, 1 + (gpus + 1) // 2) if not wide or height < 36 else gpu_rows
-        words = 2
-    steps = min(needs.steps, max(4, free - preset_lines - gpu_rows - matrix_rows)) if needs.proving else 0
-    spare = free - preset_lines - gpu_rows - words - steps
-    if spare < 3:
-        gpu_rows = max(0, gpu_rows - (3 - spare))
-        spare = free - preset_lines - gpu_rows - words - steps
-    if spare < 3:
-        steps = max(3, steps - (3 - spare)) if steps else 0
-        words = 0 if steps else words
-        spare = max(2, free - preset_lines - gpu_rows - words - steps)
-    double = 1 + 2 * contexts
-    extra = spare - double
-    if wide and width >= 7 + 15 * needs.columns + 30 and extra >= 0:
-        matrix_rows = double
-    else:
-        matrix_rows = min(matrix_rows, spare)
-        extra = spare - matrix_rows
-    now_height = max(matrix_rows, min(5, spare)) if not needs.proving else matrix_rows
-    y = 2
+        words = 0
+    matrix = max(2, min(matrix, free - fixed - min(gpu_rows, 3)))
+    gpu_rows = max(0, min(gpu_rows, free - fixed - matrix))
+    spare = free - fixed - matrix - gpu_rows - words
+    if wide and not needs.proving and spare >= contexts and width >= 6 + 15 * needs.columns + 30:
+        matrix += contexts
+    spare = free - fixed - matrix - gpu_rows
+    now = min(max(matrix, 5), matrix + spare) if not needs.proving else 0
+    matrix = max(matrix, now)
+    places: dict[str, Rect] = {}
     matrix_width = width
-    if not needs.proving:
-        each = 15 if matrix_rows == double and wide else 12
+    y = 2
+    if now:
+        each = 16 if matrix > 1 + contexts and wide else 12
         matrix_width = min(width - 25, max(6 + each * needs.columns + 1, width * 6 // 10 if wide else 0))
-        matrix_width = max(matrix_width, 25)
-        places["now"] = Rect(matrix_width, y, width - matrix_width, now_height)
-        matrix_rows = max(matrix_rows, now_height)
-    places["matrix"] = Rect(0, y, matrix_width, matrix_rows)
-    y += matrix_rows
-    places["presets"] = Rect(0, y, width, preset_lines)
-    y += preset_lines
+        places["now"] = Rect(matrix_width, y, width - matrix_width, now)
+    places["matrix"] = Rect(0, y, matrix_width, matrix)
+    y += matrix
+    places["presets"] = Rect(0, y, width, presets)
+    y += presets
     if steps:
         places["steps"] = Rect(0, y, width, steps)
         y += steps
-    rest = height - 1 - y
-    strip = min(max(4, needs.presets + 1), 9)
-    if wide and not needs.proving and rest - gpu_rows - strip >= 6:
+    strip = min(max(4, needs.presets + 1), 10)
+    if wide and not needs.proving and height - 1 - y - gpu_rows - strip >= 6:
         left = width * 6 // 10
         places["strip"] = Rect(0, y, left, strip)
         places["histogram"] = Rect(left + 1, y, width - left - 1, strip)
         y += strip
-    gpu_rows = min(gpu_rows, height - 1 - y)
     if gpu_rows > 0:
         places["gpus"] = Rect(0, y, width, gpu_rows)
         y += gpu_rows
     rest = height - 1 - y
-    if rest > 0:
-        if wide and rest >= 14:
-            upper = rest // 2
-            places["events"] = Rect(0, y, width, upper)
-            places["log"] = Rect(0, y + upper, width, rest - upper)
-        else:
-            places[needs.tail] = Rect(0, y, width, rest)
+    if rest >= 14 and wide:
+        upper = rest // 2
+        places["events"] = Rect(0, y, width, upper)
+        places["log"] = Rect(0, y + upper, width, rest - upper)
+    elif rest > 0:
+        places[needs.tail] = Rect(0, y, width, rest)
     return places
 
 
@@ -173,7 +159,7 @@ def _rich(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     if gpus_on_left:
         places["gpus"] = Rect(0, 2 + top - gpu_rows, left, gpu_rows)
     y = 2
-    now = max(8, min(14, top * 4 // 10))
+    now = max(8, min(16, top - 12))
     places["now"] = Rect(left + 1, y, right, now)
     y += now
     hist = 10 if not gpus_on_left else top - now

@@ -5,13 +5,38 @@ Whatever changes the server asks first and says what will happen; quitting never
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import ClassVar
 
+from textual import work
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
+from sessions.client import EngineClient
 from sessions.commands import Command, Source
+from sessions.errors import SpectopError
+from sessions.folder import control_of, sessions_dir
+from sessions.review import open_session as open_saved
+from tui.clipboard import write_capture
+from tui.draw import text_of
+from tui.metrics import METRICS, Metric
+from tui.palette import commands_for
+from tui.saved import Saved
 from tui.screens.ask import Ask, AskLine
+from tui.screens.base import SpectopScreen
+from tui.screens.cell import Cell
+from tui.screens.compare import Compare
+from tui.screens.evals import Evals
+from tui.screens.help import Help, bindings_of
 from tui.screens.live import Live
+from tui.screens.presets import Presets
+from tui.screens.recommend import Recommend
+from tui.screens.sessions import Sessions
+from tui.theme import THEMES
 from tui.watching import WatchingApp
 from tui.words import about, plain_text
 
@@ -37,6 +62,14 @@ class SpectopApp(WatchingApp):
         Binding("ctrl+c", "leave", "Quit", show=False, priority=True),
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+        Binding("P", "presets", "All presets"),
+        Binding("E", "evals", "Evals"),
+        Binding("S", "sessions", "All sessions"),
+        Binding("C", "compare", "Compare two presets"),
+        Binding("R", "recommend", "Recommend a preset"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("y", "copy", "Copy the table"),
+        Binding("i", "picture", "Picture of the screen, as SVG"),
         Binding("n", "note", "Write a note into the log"),
     ]
 
@@ -59,6 +92,14 @@ class SpectopApp(WatchingApp):
             and self.facts.state.status == "running"
         )
 
+    def may_command(self) -> bool:
+        """Whether there is an engine that takes commands; says why not."""
+        if self.commandable:
+            return True
+        words = "these screens are read-only" if self.read_only else "nothing to command: this sweep is not running"
+        self.tell(words, "warning")
+        return False
+
     def action_pause(self) -> None:
         """Pauses after the running cell, or goes on."""
         self.send(Command(name="resume" if self.facts.state.paused else "pause"))
@@ -70,7 +111,7 @@ class SpectopApp(WatchingApp):
             self.tell("no cell is running", "warning")
             return
         words = [f"{running.key.text} ends without figures; the next cell begins."]
-        self._sure("Skip the running cell?", words, Command(name="skip", argument=running.key.text))
+        self.ask_command("Skip the running cell?", words, Command(name="skip", argument=running.key.text))
 
     def action_repeat(self) -> None:
         """Measures the focused cell again."""
@@ -81,7 +122,7 @@ class SpectopApp(WatchingApp):
             return
         key = cells[-1].key.text
         words = [f"{key} is measured again; its figures are kept until then."]
-        self._sure("Measure this cell again?", words, Command(name="repeat", argument=key))
+        self.ask_command("Measure this cell again?", words, Command(name="repeat", argument=key))
 
     def action_apply_number(self, number: int) -> None:
         """Switches to a preset by its number, if the operator is sure."""
@@ -94,8 +135,7 @@ class SpectopApp(WatchingApp):
     def apply(self, name: str) -> None:
         """Asks whether a preset is to be put in effect now, saying what that costs."""
         state = self.facts.state
-        if not self.commandable:
-            self.tell("nothing to switch: no engine is running this session", "warning")
+        if not self.may_command():
             return
         words = []
         if state.restarts:
@@ -104,14 +144,13 @@ class SpectopApp(WatchingApp):
         if running is not None:
             words.append(f"{running.key.context} x {running.key.concurrency} is dropped and measured again later.")
         words.append("Nothing is measured until the preset is proved to be in effect.")
-        self._sure(
+        self.ask_command(
             f"Switch the server to {plain_text(name, self.facts.glyphs)}?", words, Command(name="apply", argument=name)
         )
 
     def action_stop(self) -> None:
         """Asks how the sweep is to be stopped."""
-        if not self.commandable:
-            self.tell("no sweep is running", "warning")
+        if not self.may_command():
             return
 
         def chosen(answer: str | None) -> None:
@@ -198,10 +237,119 @@ class SpectopApp(WatchingApp):
 
     def open_cell(self) -> None:
         """Opens everything about the focused cell."""
+        if self.facts.point is not None:
+            self._open(Cell())
 
-    def _sure(self, question: str, words: list[str], command: Command) -> None:
-        if not self.commandable:
-            self.tell("nothing to command: no engine is running this session", "warning")
+    def action_presets(self) -> None:
+        """Opens all presets."""
+        self._open(Presets())
+
+    def action_evals(self) -> None:
+        """Opens the evals."""
+        self._open(Evals())
+
+    def action_recommend(self) -> None:
+        """Opens the recommendation."""
+        self._open(Recommend())
+
+    def action_sessions(self) -> None:
+        """Opens the list of sessions."""
+        self._open(Sessions(self.sessions_folder))
+
+    def action_compare(self) -> None:
+        """Asks which two presets are to be compared."""
+        names = list(self.facts.state.presets)
+        if self.folder is None or len(names) < 2:
+            self.tell("a comparison needs a session with two presets", "warning")
+            return
+        shown = self.facts.preset_name
+        others = [n for n in names if n != shown][:9]
+        keys = [str(i) for i in range(1, len(others) + 1)]
+
+        def chosen(answer: str | None) -> None:
+            if answer and self.folder is not None:
+                name = others[keys.index(answer)]
+                here = self.folder
+                self._open(Compare(here.parent, f"{here.name}:{name}", f"{here.name}:{shown}"))
+
+        g = self.facts.glyphs
+        choices = [(k, plain_text(n, g)) for k, n in zip(keys, others, strict=True)]
+        words = ["S opens the list of sessions, to compare two of them."]
+        question = f"Compare {plain_text(shown, g)} with which preset?"
+        self.push_screen(Ask(question, words, [*choices, ("n", "none")], g), chosen)
+
+    def action_help(self) -> None:
+        """Opens the help for this screen."""
+        if not isinstance(self.screen, (Help, Ask, AskLine)):
+            self._open(Help(bindings_of(self.screen)))
+
+    def _open(self, screen: SpectopScreen) -> None:
+        if isinstance(self.screen, (Ask, AskLine)) or type(self.screen) is type(screen):
+            return
+        self.push_screen(screen)
+
+    @work(exit_on_error=False, group="opening")
+    async def open_session(self, folder: Path) -> None:
+        """Leaves this session's screens (not the session) and shows another one."""
+        control = control_of(folder)
+        try:
+            found = await asyncio.to_thread(open_saved, folder)
+        except (SpectopError, OSError) as error:
+            self.tell(str(error), "error")
+            return
+        source: Source = EngineClient(control) if found.live and control is not None else Saved(found.state)
+        if found.skipped:
+            self.tell(f"not all could be read: {'; '.join(found.skipped)}", "warning")
+        while len(self.screen_stack) > 2:
+            self.pop_screen()
+        await self.change_source(source, folder)
+
+    def action_copy(self) -> None:
+        """Copies the screen's table to the terminal's clipboard and to a file."""
+        screen = self.screen
+        if isinstance(screen, SpectopScreen):
+            self._capture(text_of(screen.copied_lines()) + "\n", "txt", "copied")
+
+    def action_picture(self) -> None:
+        """Saves a picture of the screen."""
+        self._capture(self.export_screenshot(title=self.title), "svg", "picture saved")
+
+    def _capture(self, text: str, suffix: str, words: str) -> None:
+        if suffix == "txt":
+            self.copy_to_clipboard(text)
+        try:
+            path = write_capture(text, suffix, now=datetime.now(UTC))
+        except SpectopError as error:
+            self.tell(str(error), "error")
+            return
+        self.tell(f"{words}: {path}")
+
+    def set_theme(self, name: str) -> None:
+        """Changes the colours."""
+        self.theme = name
+
+    @property
+    def offered_themes(self) -> list[str]:
+        """Our three themes and the terminal's own palette."""
+        return [*(t.name for t in THEMES), "ansi-dark", "ansi-light"]
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The figures a matrix can show."""
+        return METRICS
+
+    @property
+    def sessions_folder(self) -> Path:
+        """Where sessions are."""
+        return self.folder.parent if self.folder is not None else sessions_dir()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Returns what the palette offers."""
+        return commands_for(self, screen)
+
+    def ask_command(self, question: str, words: list[str], command: Command) -> None:
+        """Sends a command if the operator is sure, having read what it does."""
+        if not self.may_command():
             return
 
         def chosen(answer: str | None) -> None:

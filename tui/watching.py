@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from textual import work
 from textual.app import App
@@ -31,6 +31,15 @@ from tui.words import plain_text
 
 STILL = ("finished", "failed", "stopped", "paused", "idle")
 """Phases in which no elapsed time ticks on its own."""
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """A source that has to be connected before it gives states."""
+
+    async def connect(self) -> None:
+        """Connects, or raises `EngineLost`."""
+        ...
 
 
 class WatchingApp(App[str]):
@@ -118,6 +127,8 @@ class WatchingApp(App[str]):
     async def follow_source(self) -> None:
         """Takes states as they come; the newest wins."""
         try:
+            if isinstance(self.source, Connects):
+                await self.source.connect()
             async for state in self.source.states():
                 self._newest = state
                 self._fresh.set()
@@ -137,6 +148,14 @@ class WatchingApp(App[str]):
                     self._received = self._clock()
                     self._show(replace(self.facts, state=self._newest))
             await asyncio.sleep(self.pace.period_s)
+
+    async def change_source(self, source: Source, folder: Path | None) -> None:
+        """Watches another source in place of this one."""
+        old, self.source, self.folder = self.source, source, folder
+        self._newest = None
+        self.facts = replace(self.facts, state=SessionState(), view=View(live=source.live))
+        self.follow_source()
+        await old.close()
 
     def _lose(self, words: str) -> None:
         if self._newest is not None:

@@ -72,6 +72,11 @@ class SpectopScreen(Screen[None]):
         for panel in self.query(Panel):
             panel.redraw()
 
+    def copied_lines(self) -> list[Line]:
+        """Returns what `y` copies: everything but the head and the keys."""
+        panels = [p for p in self.query(Panel) if p.display and p.id not in ("head", "keys")]
+        return [row for p in panels for row in p.lines]
+
     def action_back(self) -> None:
         """Goes back to the screen below."""
         if len(self.app.screen_stack) > 2:

@@ -203,6 +203,14 @@ class Live(SpectopScreen):
         else:
             self.spectop.ask_zoom()
 
+    def copied_lines(self) -> list[Line]:
+        """Returns the matrix in full width, whatever fits on the screen."""
+        width = 8 + 16 * len(self.facts.state.concurrencies)
+        return [
+            line(Span(f"{self.facts.preset_name}  {self.facts.metric.name}")),
+            *draw_matrix(self.facts, width, 1 + len(self.facts.state.contexts)),
+        ]
+
     def action_open_cell(self) -> None:
         """Opens the focused cell."""
         self.spectop.open_cell()

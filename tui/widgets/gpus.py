@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from telemetry.samples import GpuReading
 from tui.draw import Line, Span, line, title
-from tui.graph import area, bar
+from tui.graph import area, bar, by_time
 from tui.view import Facts
 from tui.words import gib, number, plain_text, right
 
 BENIGN = frozenset({"gpu_idle", "idle", "applications_clocks_setting", "application_clocks", "none"})
 """Clock event reasons that are no sign of trouble."""
 HOT_C = 83.0
+WINDOW_S = 60.0
 
 
 def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
@@ -24,11 +25,12 @@ def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
     room = rows - 1
     if len(readings) > room and cells >= 76:
         return _pairs(facts, readings, cells, rows)
-    history = max(0, min(60, cells - 78)) if cells >= 90 else 0
+    history = max(0, min(int(WINDOW_S) // (2 if g.braille else 1), cells - 84))
+    history = history if history >= 8 else 0
     heading = f" gpu  {'util':<{_bar_cells(cells) + 6}} {'memory GiB':>13}  {'power W':>11} {g.degree + 'C':>4}  "
     head = [Span(heading, "head")]
     if history:
-        head.append(Span(f"{'load, last minute'[:history]:<{history}}  ", "head"))
+        head.append(Span(f"{'last minute'[:history]:<{history}}  ", "head"))
     head.append(Span("flags", "head"))
     if sample.source == "simulated":
         head.append(Span(" (simulated)", "muted"))
@@ -61,8 +63,10 @@ def _row(facts: Facts, place: int, r: GpuReading, cells: int, history: int) -> L
         Span(f" {number(r.temperature_c, 0):>4}  ", "warn" if (r.temperature_c or 0) >= HOT_C else ""),
     ]
     if history:
-        values = [p.utilisation[place] if place < len(p.utilisation) else None for p in facts.state.gpu_history]
-        graph = area(values, history, 1, g, top=1.0)
+        points = facts.state.gpu_history
+        values = [p.utilisation[place] if place < len(p.utilisation) else None for p in points]
+        dots = history * (2 if g.braille else 1)
+        graph = area(by_time([p.t for p in points], values, WINDOW_S, dots), history, 1, g, top=1.0)
         spans.append(Span(graph[0] + "  ", "graph"))
     spans.extend(flags(facts, r))
     return line(*spans)

@@ -8,7 +8,7 @@ from tui.draw import Line, Span, fit, line, line_width, sides
 from tui.glyphs import Glyphs
 from tui.graph import progress
 from tui.view import Facts
-from tui.words import clock, duration, english, plain_text, share
+from tui.words import about, clock, english, plain_text, share
 
 PHASE_WORDS = {
     "idle": "getting ready",
@@ -124,7 +124,7 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         if since is not None:
             words += f" {g.dot} {clock(facts.now_t - since)}"
             if state.load_s_expected:
-                words += f" of about {clock(state.load_s_expected)}"
+                words += f" of {about(state.load_s_expected)}"
         return words, role
     if state.phase == "evaluating" and state.current_preset:
         preset = state.presets.get(state.current_preset)
@@ -150,5 +150,5 @@ def _times(facts: Facts) -> str:
     parts.append(clock(facts.now_t if state.status == "running" else state.t))
     text = f" {g.dot} ".join(parts)
     if state.status == "running" and facts.left_s is not None:
-        text += f", about {clock(facts.left_s) if facts.left_s >= 60 else duration(round(facts.left_s))} left"
+        text += f", {about(facts.left_s)} left"
     return text

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from tui.cells import shown
 from tui.draw import Line, Span, line, title
 from tui.graph import bar
 from tui.view import Facts
-from tui.words import plain_text
+from tui.words import left, plain_text, right, with_interval
 
 
-def histogram_of(facts: Facts) -> tuple[int, ...]:
-    """Returns the histogram of the focused cell, its repetitions summed."""
+def counted_point(facts: Facts) -> tuple[int, int] | None:
+    """Returns the focused cell; while that is still running and none was chosen, the last one measured before it."""
     point = facts.point
-    if point is None:
-        return ()
+    if facts.view.point is not None or point is None or histogram_of(facts, point):
+        return point
+    done = [
+        c
+        for c in facts.state.cells.values()
+        if c.key.preset == facts.preset_name and c.figures is not None and c.figures.accepted_histogram
+    ]
+    if not done:
+        return point
+    last = max(done, key=lambda c: c.ended_t or 0.0).key
+    return last.context, last.concurrency
+
+
+def histogram_of(facts: Facts, point: tuple[int, int]) -> tuple[int, ...]:
+    """Returns the histogram of a matrix point of the shown preset, its repetitions summed."""
     total: list[int] = []
     for cell in facts.repetitions(facts.preset_name, *point):
         counts = cell.figures.accepted_histogram if cell.figures else None
@@ -25,10 +39,10 @@ def histogram_of(facts: Facts) -> tuple[int, ...]:
 
 def draw_histogram(facts: Facts, cells: int, rows: int) -> list[Line]:
     """Returns a bar a count of accepted drafts, with the share that survived to it."""
-    g, point = facts.glyphs, facts.point
-    where = f" {point[0]} {g.times} {point[1]}" if point else ""
-    out = [title(f"accepted drafts{where}", cells, g)]
-    counts = histogram_of(facts)
+    g, point = facts.glyphs, counted_point(facts)
+    where = f" {g.dot} {point[0]} {g.times} {point[1]}" if point else ""
+    out = [title(f"accepted drafts a step{where}", cells, g)]
+    counts = histogram_of(facts, point) if point else ()
     total = sum(counts)
     if not total:
         out.append(line(Span("no per-step counts for this cell", "muted")))
@@ -56,9 +70,6 @@ def draw_histogram(facts: Facts, cells: int, rows: int) -> list[Line]:
 
 def preset_strip(facts: Facts, cells: int, rows: int) -> list[Line]:
     """Returns the focused cell under all presets: a bar each, with figure and interval."""
-    from tui.cells import shown
-    from tui.words import cut, right, with_interval
-
     g, point, metric = facts.glyphs, facts.point, facts.metric
     if point is None:
         return []
@@ -75,18 +86,31 @@ def preset_strip(facts: Facts, cells: int, rows: int) -> list[Line]:
     for name in names:
         s = found[name]
         figure = right(with_interval(s.value, s.half, g, sign=metric.relative), 14, g)
+        if s.status == "waiting":
+            figure = right(g.waiting, 14, g)
         length = max(0, cells - longest - 14 - 6)
         drawn = bar(abs(s.value) / top, length, g) if s.value is not None and top else ""
         looked_at = name == facts.preset_name
         role = "picked" if looked_at else ""
         words = {"failed": "failed", "not-in-effect": "not in effect", "skipped": "skipped"}.get(s.status, "")
+        if s.status == "running":
+            words = f"{g.running} running"
         out.append(
             line(
                 Span(f" {g.here if looked_at else ' '} "),
-                Span(cut(plain_text(name, g), longest, g).ljust(longest), role),
+                Span(left(plain_text(name, g), longest, g), role),
                 Span(figure),
                 Span(s.marks[:1] or " ", "warn"),
-                Span(f" {drawn}", "graph") if drawn else Span(f" {words}", "bad" if words else "muted"),
+                Span(f" {drawn}", "graph")
+                if drawn
+                else Span(
+                    f" {words}",
+                    "accent"
+                    if s.status == "running"
+                    else "bad"
+                    if s.status in ("failed", "not-in-effect")
+                    else "muted",
+                ),
             )
         )
     return out

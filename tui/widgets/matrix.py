@@ -9,7 +9,7 @@ from tui.draw import Line, Span, line
 from tui.graph import heat
 from tui.metrics import ACCEPTANCE, THROUGHPUT, TTFT_P99
 from tui.view import Facts
-from tui.words import number, right, with_interval
+from tui.words import left, number, right, with_interval
 
 _ROW_HEAD = 6
 
@@ -80,23 +80,11 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
         return [line(Span(" no cells planned yet", "muted"))]
     at = grid(facts, cells, rows)
     name = facts.preset_name
-    metric = facts.metric
     found = {(c, n): shown(facts, name, c, n) for c in state.contexts for n in state.concurrencies}
     values = [s.value for s in found.values() if s.value is not None]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    heading = [Span(right(metric.name.split()[0], at.head - 1, g) + " ", "head")]
-    rest = " ".join(metric.name.split()[1:])
-    for i, concurrency in enumerate(at.concurrencies):
-        text = f"c={concurrency}"
-        if i == 0 and rest:
-            text = f"({rest}) {text}" if len(rest) + len(text) + 3 < at.cell else text
-        heading.append(Span(right(text, at.cell - at.after, g) + " " * at.after, "head"))
-    out: list[Line] = [tuple(heading)]
+    out: list[Line] = [_heading(facts, at)]
     point = facts.point
-    hidden_columns = len(at.concurrencies) < len(state.concurrencies)
-    if hidden_columns or len(at.contexts) < len(state.contexts):
-        heading[0] = Span(f"{len(state.contexts)}x{len(state.concurrencies)} ".rjust(at.head), "warn")
-        out = [tuple(heading)]
     for context in at.contexts:
         row: list[Span] = [Span(right(str(context), at.head - 1, g) + " ", "strong")]
         below: list[Span] = [Span(" " * at.head)]
@@ -110,6 +98,22 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
         if at.lines == 2:
             out.append(tuple(below))
     return out
+
+
+def _heading(facts: Facts, at: Grid) -> Line:
+    """The figure's name over the row heads and as much of the first column as it needs; then the concurrencies."""
+    g, state = facts.glyphs, facts.state
+    columns = [f"c={n}" for n in at.concurrencies]
+    first = at.concurrencies[0]
+    if state.concurrencies.index(first) > 0:
+        columns[0] = f"{g.back}{columns[0]}"
+    if at.concurrencies[-1] != state.concurrencies[-1]:
+        columns[-1] += g.arrow
+    name = facts.metric.name if len(at.contexts) == len(state.contexts) else f"{facts.metric.name} {g.more_down}"
+    room = at.head + at.cell - at.after - len(columns[0]) - 1
+    spans = [Span(" "), Span(left(name, room - 1, g), "accent"), Span(f" {columns[0]}", "head"), Span(" " * at.after)]
+    spans.extend(Span(right(c, at.cell - at.after, g) + " " * at.after, "head") for c in columns[1:])
+    return line(*spans)
 
 
 def _cell(
@@ -129,11 +133,13 @@ def _cell(
         sign, role, text = g.running, "accent", _live(facts, room)
     elif cell.value is not None:
         text = with_interval(cell.value, cell.half if at.intervals else None, g, sign=metric.relative)
-        if cell.half is None and at.intervals and cell.at_most:
-            text += " max"
+        if cell.at_most:
+            text = f"<{text}"
         good = cell.value if metric.higher_is_better else low + high - cell.value
         sign, level = heat(good, low, high, g)
         role = f"heat{level}"
+        if metric.relative:
+            sign, role = (g.same, "muted") if cell.same else (" ", "good" if cell.value > 0 else "warn")
     else:
         sign, role, text = {
             "running": (g.running, "accent", g.waiting),
@@ -143,8 +149,8 @@ def _cell(
             "not-in-effect": (g.failed, "bad", "no effect"),
             "absent": (" ", "muted", ""),
         }.get(cell.status, (" ", "muted", g.waiting))
-    if 0 < cell.done < cell.of and not is_running and at.cell >= 18:
-        text = f"{text} {cell.done}/{cell.of}"
+    if 0 < cell.done < cell.planned and not is_running and at.cell >= 18:
+        text = f"{text} {cell.done}/{cell.planned}"
     body = right(text, room, g)
     room_for_marks = max(1, at.after - 1)
     marks = cell.marks if len(cell.marks) <= room_for_marks else cell.marks[: room_for_marks - 1] + g.several

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tui.cells import shown
+from tui.cells import lead_over, point_cells, shown
 from tui.draw import Line, Span, line, title
-from tui.graph import area
-from tui.metrics import THROUGHPUT, against
+from tui.graph import area, by_time
+from tui.metrics import THROUGHPUT
 from tui.view import Facts
 from tui.words import cut, number, plain_text, right, share, with_interval
+
+WINDOW_S = 60.0
+"""Seconds of history that the graphs show."""
 
 
 def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
@@ -17,21 +20,24 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
     progress = running.progress if running else None
     tok_s = progress.tok_s if progress else None
     accept = progress.acceptance_length if progress else None
-    out: list[Line] = [title("now" if running else "last", cells, g)]
+    out: list[Line] = [title("now, last minute" if running else "the last minute of measuring", cells, g)]
     graph_cells = max(0, cells - 8 - 7)
     spare = rows - 1 - 2
-    each = max(1, min(4, spare // 2))
+    each = max(1, min(5, spare // 2))
+    gap = spare >= 2 * each + 1 and each > 1
+    times = [p.t for p in state.history]
+    dots = graph_cells * (2 if g.braille else 1)
     series = (
         ("tok/s", [p.tok_s for p in state.history], tok_s),
         ("accept", [p.acceptance_length for p in state.history], accept),
     )
     for name, values, newest in series:
         last = newest if newest is not None else next((v for v in reversed(values) if v is not None), None)
-        for i, row in enumerate(area(values, graph_cells, each, g)):
-            figure = right(number(last) if i == each - 1 else "", 6, g)
-            out.append(
-                line(Span(f"{name if i == each - 1 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}"))
-            )
+        for i, row in enumerate(area(by_time(times, values, WINDOW_S, dots), graph_cells, each, g)):
+            figure = right(number(last) if i == 0 else "", 6, g)
+            out.append(line(Span(f"{name if i == 0 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}")))
+        if gap:
+            out.append(())
     server = state.server
     gauges = []
     if server is not None:
@@ -67,9 +73,9 @@ def best_here(facts: Facts, cells: int) -> Line:
         words = "next here "
     else:
         words = "best here "
-    lead, half = against(rates[best].value, rates[best].half, mine.value, mine.half)
+    of = {n: at.estimate(THROUGHPUT.estimate) if (at := point_cells(facts, n, *point)) else None for n in rates}
+    lead, half, noise = lead_over(of[best], of[facts.preset_name])
     figure = with_interval(lead, half, g, sign=True)
-    noise = half is not None and lead is not None and abs(lead) <= half
     tail = f" {g.same} noise" if noise else " %"
     name = cut(plain_text(best, g), max(4, cells - len(words) - len(figure) - len(tail) - 1), g)
     role = "muted" if noise else "good" if (lead or 0) > 0 else ""

@@ -1,0 +1,128 @@
+"""Presets as a table, and one preset with everything that proves it."""
+
+from __future__ import annotations
+
+from sessions.review import settings_words
+from sessions.state import PresetState
+from tui.cells import shown
+from tui.draw import Line, Span, line, title
+from tui.metrics import ACCEPTANCE, THROUGHPUT
+from tui.view import Facts
+from tui.widgets.head import effect_words, proved_by
+from tui.words import duration, left, number, plain_text, right, share
+
+
+def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
+    """Returns a preset's highest throughput and highest acceptance length over the matrix."""
+    rates: list[float] = []
+    lengths: list[float] = []
+    for context in facts.state.contexts:
+        for concurrency in facts.state.concurrencies:
+            rate = shown(facts, name, context, concurrency, THROUGHPUT).value
+            length = shown(facts, name, context, concurrency, ACCEPTANCE).value
+            if rate is not None:
+                rates.append(rate)
+            if length is not None:
+                lengths.append(length)
+    return max(rates, default=None), max(lengths, default=None)
+
+
+def _columns(cells: int) -> tuple[int, int]:
+    name = 16 if cells < 100 else 22
+    rest = cells - (4 + name + 24 + 11 + 8 + 7 + 10)
+    return name, max(0, rest)
+
+
+def preset_heading(facts: Facts, cells: int) -> Line:
+    """Returns the table's heading."""
+    g = facts.glyphs
+    name, settings = _columns(cells)
+    words = f"     {left('name', name, g)}{left('proof', 24, g)}{right('best tok/s', 11, g)}{right('accept', 8, g)}"
+    words += f"{right('pass', 7, g)}{right('lossless', 10, g)}  {left('settings', settings, g)}"
+    return line(Span(words, "head"))
+
+
+def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Line:
+    """Returns a preset's line."""
+    g = facts.glyphs
+    name, settings = _columns(cells)
+    rate, length = best_of(facts, preset.preset.name)
+    passed = sum(e.passed for e in preset.evals)
+    samples = sum(e.samples for e in preset.evals)
+    effect = effect_words(preset, g)
+    pass_text = f"{passed}/{samples}" if samples else g.absent
+    lossless = preset.lossless
+    same = f"{lossless.identical}/{lossless.compared}" if lossless else g.absent
+    reference = " ref" if preset.preset.name == facts.state.reference else ""
+    return line(
+        Span(f"{place if place <= 9 else '':>3} "),
+        Span(left(plain_text(preset.preset.name, g) + reference, name, g), "strong"),
+        Span(left(effect.text, 24, g), effect.role),
+        Span(right(number(rate), 11, g)),
+        Span(right(number(length), 8, g)),
+        Span(right(pass_text, 7, g), "" if passed == samples else "warn"),
+        Span(
+            right(f"{same}{g.hot if lossless and lossless.diverged else ''}", 10, g),
+            "bad" if lossless and lossless.diverged else "",
+        ),
+        Span(f"  {left(settings_words(preset.preset), settings, g)}", "muted"),
+    )
+
+
+def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
+    """Returns everything about one preset: what was asked, what was found, the steps, evals, notes."""
+    g = facts.glyphs
+    out = [title(f" {plain_text(preset.preset.name, g)}", cells, g)]
+    out.append(line(Span(" asks for  ", "muted"), Span(plain_text(settings_words(preset.preset), g, 600))))
+    if preset.preset.notes:
+        out.append(line(Span(" notes     ", "muted"), Span(plain_text(preset.preset.notes, g, 600))))
+    if preset.reason:
+        out.append(line(Span(f" {g.hot} {plain_text(preset.reason, g, 600)}", "bad")))
+    proof = preset.proof
+    if proof is not None:
+        words = proved_by(proof) or "nothing read back"
+        out.append(line(Span(" proof     ", "muted"), Span(f"{words}, took {duration(proof.took_s)}")))
+        for s in proof.settings:
+            mark = Span(f"   {g.good if s.ok else g.failed} ", "good" if s.ok else "bad")
+            found = plain_text(s.found, g) if s.found is not None else "nothing"
+            words = f"{left(plain_text(s.setting, g), 18, g)} asked {plain_text(s.asked, g)}, found {found}"
+            out.append(line(mark, Span(words), Span(f"  {plain_text(s.source, g)}", "muted")))
+        if proof.instance:
+            told = ", ".join(f"{k} {v}" for k, v in proof.instance.items())
+            out.append(line(Span(" instance  ", "muted"), Span(plain_text(told, g, 300))))
+    for step in preset.steps:
+        took = None if step.started_t is None or step.ended_t is None else step.ended_t - step.started_t
+        sign, role = {"done": (g.good, "good"), "failed": (g.failed, "bad"), "running": (g.running, "accent")}.get(
+            step.state, (g.waiting, "muted")
+        )
+        out.append(
+            line(
+                Span(f"   {sign} ", role),
+                Span(left(plain_text(step.words, g), 44, g)),
+                Span(right(duration(took), 9, g), "muted"),
+            )
+        )
+    for e in preset.evals:
+        words = f"{plain_text(e.problem_set, g)}: {e.passed} of {e.samples} passed"
+        if e.pass_at_1_ci95 is not None:
+            words += f", pass@1 {share(e.pass_at_1)} ({share(e.pass_at_1_ci95[0])} to {share(e.pass_at_1_ci95[1])})"
+        out.append(line(Span(" eval      ", "muted"), Span(words), Span(f"  in {e.sandbox}", "muted")))
+    if (same := preset.lossless) is not None:
+        words = f"{same.identical} of {same.compared} greedy texts identical to {plain_text(same.reference, g)}"
+        out.append(line(Span(" lossless  ", "muted"), Span(words, "bad" if same.diverged else "")))
+    for suspicion in facts.state.suspicions:
+        if suspicion.preset in (None, preset.preset.name):
+            out.append(
+                line(
+                    Span(f" {g.hot} suspect the {suspicion.suspect}: ", "warn"),
+                    Span(plain_text(suspicion.words, g, 600)),
+                )
+            )
+            out.append(
+                line(
+                    Span(
+                        f"   {plain_text(suspicion.evidence, g, 600)}; {plain_text(suspicion.look_at, g, 600)}", "muted"
+                    )
+                )
+            )
+    return out

@@ -1,0 +1,96 @@
+"""A recommendation as a page: the policy as a matrix of names, the standings, the reasons and warnings."""
+
+from __future__ import annotations
+
+from loadgen.figures import Interval
+from sessions.recommend import Choice, Recommendation
+from tui.draw import Line, Span, line, title
+from tui.glyphs import Glyphs
+from tui.words import left, number, plain_text, right, with_interval
+
+
+def gain_words(ratio: float | None, interval: Interval | None, glyphs: Glyphs) -> str:
+    """Returns a ratio as `+92.3 ±2.3 %`."""
+    if ratio is None:
+        return glyphs.absent
+    half = None if interval is None else (interval.hi - interval.lo) * 50
+    return f"{with_interval((ratio - 1) * 100, half, glyphs, sign=True)} %"
+
+
+def draw_recommendation(found: Recommendation, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Returns the page."""
+    out: list[Line] = []
+    name = plain_text(found.overall, glyphs) if found.overall else "none can be named"
+    out.append(line(Span(" overall  ", "muted"), Span(name, "strong")))
+    out.append(line(Span(f"   {plain_text(found.why, glyphs, 600)}")))
+    if found.equal:
+        told = ", ".join(plain_text(n, glyphs) for n in found.equal)
+        out.append(line(Span("   not distinguishable from it: ", "muted"), Span(told)))
+    out.extend(line(Span(f" {glyphs.hot} {plain_text(w, glyphs, 600)}", "warn")) for w in found.warnings)
+    out.append(())
+    out.append(title(" policy: the best preset at each matrix point (+n: as good within noise)", cells, glyphs))
+    out.extend(_policy(found, cells, glyphs))
+    out.append(())
+    reference = f" against {plain_text(found.reference, glyphs)}" if found.reference else ""
+    out.append(title(f" standings{reference}, geometric mean over matrix points", cells, glyphs))
+    for s in found.standings:
+        text = right(gain_words(s.ratio, s.interval, glyphs), 18, glyphs)
+        told = f"  {s.points} of {s.of} points, best at {s.best_at}"
+        role = "strong" if s.preset == found.overall else ""
+        out.append(
+            line(Span(f"   {left(plain_text(s.preset, glyphs), 22, glyphs)}", role), Span(text), Span(told, "muted"))
+        )
+    out.append(())
+    out.append(title(" why: figure, gain over the reference, presets as good, presets without a vote", cells, glyphs))
+    for c in found.choices:
+        out.extend(_choice(c, glyphs))
+    return out
+
+
+def _policy(found: Recommendation, cells: int, glyphs: Glyphs) -> list[Line]:
+    columns = sorted({c.point.concurrency for c in found.choices})
+    temperatures = sorted({c.point.temperature for c in found.choices})
+    at = {(c.point.context, c.point.concurrency, c.point.temperature): c for c in found.choices}
+    each = max(9, min(20, (cells - 9) // max(1, len(columns))))
+    out: list[Line] = []
+    for temperature in temperatures:
+        warm = f"t{temperature:g}" if len(temperatures) > 1 else ""
+        heads = [Span(left(f"c={n}", each, glyphs), "head") for n in columns]
+        out.append(line(Span(f" {warm:<8}", "muted"), *heads))
+        for context in sorted({c.point.context for c in found.choices if c.point.temperature == temperature}):
+            row = [Span(f"{context:>7}  ", "strong")]
+            for concurrency in columns:
+                choice = at.get((context, concurrency, temperature))
+                if choice is None or choice.preset is None:
+                    row.append(Span(left(glyphs.absent, each, glyphs), "muted"))
+                    continue
+                equal = f" +{len(choice.equal)}" if choice.equal else ""
+                name = left(plain_text(choice.preset, glyphs), each - len(equal) - 1, glyphs).rstrip()
+                role = "good" if choice.preset == found.overall else ""
+                row.append(Span(left(name + equal, each, glyphs), role))
+            out.append(tuple(row))
+    return out
+
+
+def _choice(c: Choice, glyphs: Glyphs) -> list[Line]:
+    if c.preset is None:
+        out = [line(Span(f"   {left(c.point.text, 16, glyphs)}"), Span("nothing votes", "warn"))]
+    else:
+        half = None if c.interval is None else (c.interval.hi - c.interval.lo) / 2
+        figure = right(with_interval(c.value, half, glyphs), 14, glyphs)
+        gain = right(gain_words(c.gain, c.gain_interval, glyphs), 18, glyphs)
+        equal = f"  = {', '.join(plain_text(n, glyphs) for n in c.equal)}" if c.equal else ""
+        name = left(plain_text(c.preset, glyphs), 20, glyphs)
+        out = [
+            line(
+                Span(f"   {left(c.point.text, 16, glyphs)}"),
+                Span(name, "strong"),
+                Span(figure if c.value is not None else number(None)),
+                Span(gain),
+                Span(equal, "muted"),
+            )
+        ]
+    for name, reason in c.without_vote:
+        told = f"{plain_text(name, glyphs)} has no vote: {plain_text(reason, glyphs, 300)}"
+        out.append(line(Span(f"                      {told}", "muted")))
+    return out
