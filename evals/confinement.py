@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from evals import syscall_filter
+from evals.errors import SandboxRefusedError
 
 LevelName = Literal["bwrap", "landlock", "none"]
 
@@ -73,9 +74,27 @@ def ways() -> list[Way]:
 
 
 def unsafe_way() -> Way:
-    """Returns the way without a sandbox: a plain process with a clean environment and rlimits."""
-    interpreter, prefix = interpreters()[0]
-    return Way(level="none", words="NO SANDBOX (unsafe-exec)", interpreter=interpreter, prefix=prefix)
+    """Returns the way without a sandbox: a plain process with a clean environment and rlimits; never as root.
+
+    Raises:
+        SandboxRefusedError: the caller is root and no interpreter can be read by another user.
+    """
+    root = os.geteuid() == 0
+    for interpreter, prefix in interpreters():
+        if not root or readable_by_others(Path(interpreter)):
+            drop_to = NOBODY if root else None
+            words = "NO SANDBOX (unsafe-exec)"
+            return Way(level="none", words=words, interpreter=interpreter, prefix=prefix, drop_to=drop_to)
+    raise SandboxRefusedError(
+        "model-written code is not run as root, and no Python interpreter here can be read by another user: "
+        "install the system's python3, or start spectop as an ordinary user"
+    )
+
+
+def readable_by_others(path: Path) -> bool:
+    """Tells whether any user can reach and execute a file."""
+    resolved = path.resolve()
+    return all(folder.stat().st_mode & 0o001 for folder in (resolved, *resolved.parents))
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from evals import source
 from evals.errors import AnswerFileError
 from evals.extract import extract
+from evals.fairness import fair
 from evals.program import Program, RunResult
 from evals.sandbox import TIMEOUT_S, Sandbox
 from evals.verdicts import Extraction, Judgement, Verdict
@@ -105,7 +106,7 @@ async def judge_answer(
             sandbox=sandbox.level.name,
             finish_reason=answer.finish_reason,
         )
-    program = Program(code=extraction.code or "", tests=tests, entry_point=entry_point or "", preamble=preamble)
+    program = Program(code=extraction.code or "", tests=fair(tests), entry_point=entry_point or "", preamble=preamble)
     result = await sandbox.run(program, timeout_s=timeout_s)
     verdict, detail = verdict_of_run(result, extraction, tests)
     return Judgement(
