@@ -156,6 +156,8 @@ def _proved(state: SessionState, e: ev.PresetProved) -> SessionState:
     name = e.proof.preset
     if e.proof.in_effect:
         state = _preset(state, name, status="in-effect", proof=e.proof, reason="", steps=e.proof.steps)
+        if state.restarts and e.proof.took_s is not None:
+            state = replace(state, load_s_expected=e.proof.took_s)
         took = f" after {e.proof.took_s:.0f} s" if e.proof.took_s is not None else ""
         return _news(state, e, "good", f"{name} is in effect{took}")
     why = e.proof.failure or "not in effect"

@@ -14,7 +14,8 @@ Path = tuple[str | int, ...]
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
-_STRING = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\])*\"|'[^']*'")
+_STRING = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|(\"\"\"|''').*|\"(?:\\.|[^\"\\])*\"|'[^']*'")
+"""Strings, whole ones first; the group is the quotes of one that does not end on its line."""
 
 
 def line_of(lines: dict[Path, int], path: Sequence[str | int]) -> int | None:
@@ -67,10 +68,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 closing = ""
             continue
         inside = depth > 0
+        closing = next((found[1] for found in _STRING.finditer(line) if found[1]), "")
         bare = _STRING.sub("''", line).split("#", 1)[0]
-        for quotes in ('"""', "'''"):
-            if quotes in bare:
-                closing = quotes
         value = bare if inside else bare.partition("=")[2]
         depth = max(0, depth + value.count("[") + value.count("{") - value.count("]") - value.count("}"))
         if not inside:

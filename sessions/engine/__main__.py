@@ -22,16 +22,17 @@ from reconfig.managers import manager_from
 from sessions.commands import Command, Reply
 from sessions.control import ControlServer
 from sessions.engine.applying import Applying
-from sessions.engine.checking import Checking
+from sessions.engine.checking import Checking, reference_texts
 from sessions.engine.conductor import Conductor, Ending
 from sessions.engine.measuring import Measuring
 from sessions.engine.opening import opened
 from sessions.engine.watching import Watch
 from sessions.errors import SpectopError
-from sessions.events import Said, SessionEnded
+from sessions.events import AnyEvent, Said, SessionEnded
 from sessions.folder import publish_control, read_info, socket_path
 from sessions.log import SessionLog
 from sessions.logread import state_of
+from sessions.notify import Notifier, notice_of
 from sessions.recorder import Recorder
 from sessions.sweep import Sweep, sweep_from_json
 from telemetry.choose import TelemetryConfig, gpu_source
@@ -66,6 +67,17 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         recorder.subscribe(control.publish)
         await control.start()
         publish_control(folder, path)
+        notifier = Notifier(
+            sweep.notify.command,
+            sweep.notify.timeout,
+            lambda trouble: recorder.happen(Said(level="warning", words=trouble)),
+        )
+
+        def tell(event: AnyEvent) -> None:
+            if (notice := notice_of(event, recorder.state, str(folder))) is not None:
+                notifier.tell(notice)
+
+        recorder.subscribe(tell)
         memory = LoadMemory()
         recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume))
         target = first_target(sweep)
@@ -89,8 +101,9 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         await pool.start()
         watch.start()
         measuring = Measuring(sweep, recorder, pool, watch, target)
-        applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target)
-        checking = Checking(sweep, recorder, pool)
+        memory_seen = watch.gpu_memory if choice.source.name == "nvml" else None
+        applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target, memory_seen)
+        checking = Checking(sweep, recorder, pool, reference_texts(folder, recorder.state))
         conductor = Conductor(sweep, recorder, applying, measuring, checking)
         background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
         _obey_signals(conductor)
@@ -98,6 +111,9 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             ending, words = await conductor.run()
             await applying.leave()
         except Exception as error:
+            recorder.happen(Said(level="error", words=f"a fault of spectop itself: {error!r}"))
+            with contextlib.suppress(Exception):  # the fault is told; leaving the server is all that is left to try
+                await applying.leave()
             recorder.happen(SessionEnded(status="failed", words=f"a fault of spectop itself: {error!r}"))
             raise
         else:
@@ -107,9 +123,11 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             watch.stop()
+            checking.close()
             await pool.close()
             await gauges.close()
             recorder.sync()
+            await notifier.close()
             await control.close()
         if ending == "finished":
             await asyncio.to_thread(_write_tables, folder)

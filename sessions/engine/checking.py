@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from evals.coding import run_coding_eval
 from evals.errors import EvalError
@@ -16,8 +17,10 @@ from loadgen.pool import WorkerPool
 from loadgen.records import Generation
 from sessions.engine.evidence import evidence_of
 from sessions.events import AnswerJudged, EvalEnded, LosslessEnded, PhaseChanged, Said, SuspicionRaised
-from sessions.log import SavedText
+from sessions.lines import Decoder, Notes, iter_decoded
+from sessions.log import TEXTS_FILE, SavedText
 from sessions.recorder import Recorder
+from sessions.state import SessionState
 from sessions.sweep import Sweep
 
 LOSSLESS_MAX_TOKENS = 256
@@ -172,3 +175,15 @@ def _not_run(preset: str, problem_set: str, samples: int) -> EvalSummary:
         pass_at_1=None,
         pass_at_1_ci95=None,
     )
+
+
+def reference_texts(folder: Path, state: SessionState) -> dict[int, GreedyText]:
+    """Returns the greedy texts of the reference preset that a session's earlier engine kept."""
+    if not state.reference:
+        return {}
+    texts = iter_decoded(folder / TEXTS_FILE, Decoder.of(SavedText), Notes(TEXTS_FILE))
+    return {
+        text.sample: GreedyText(text="\n".join(part for part in (text.reasoning_content, text.content) if part))
+        for text in texts
+        if text.purpose == "lossless" and text.preset == state.reference
+    }

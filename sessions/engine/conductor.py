@@ -212,6 +212,8 @@ class Conductor:
             return Reply(ok=False, words=f'no preset is called "{command.argument}"')
         if preset.status == "in-effect":
             return Reply(ok=False, words=f"{command.argument} is in effect already")
+        if isinstance(self._step, ApplyPreset) and self._step.preset == command.argument:
+            return Reply(ok=False, words=f"{command.argument} is being put in effect already")
         self._wanted = command.argument
         self._going.set()
         await self._leave_step()

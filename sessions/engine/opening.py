@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from reconfig.loads import LoadMemory
 from reconfig.managers.config import ManualConfig
@@ -47,7 +48,7 @@ def opened(
         lossless_prompts=sweep.evals.lossless_prompts,
         simulated=is_simulated(sweep),
         restarts=not isinstance(sweep.server.manager, ManualConfig),
-        load_s_expected=memory.expected_s(sweep.server.model or "", info.host),
+        load_s_expected=memory.expected_s(sweep.server.model or "", urlsplit(sweep.server.base_url).hostname or ""),
         engine_pid=os.getpid(),
     )
 

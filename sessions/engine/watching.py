@@ -11,6 +11,7 @@ from collections import deque
 import msgspec
 
 from loadgen.figures import GpuWindow, ServerWindow
+from reconfig.restart import GpuMemory
 from sessions.events import GpusSampled, ServerLogged, ServerSampled
 from sessions.recorder import Recorder
 from telemetry.ownership import ServerHint
@@ -24,6 +25,8 @@ GAUGES_LIMIT_S = 1.0
 LOG_INTERVAL_S = 0.25
 LOG_LINES_MOST = 40
 SAMPLES_KEPT = 7200
+RELEASED_SHARE = 0.05
+"""A GPU with less of its memory in use than this has been given back by the server."""
 
 
 class Watch:
@@ -108,6 +111,28 @@ class Watch:
         """Returns the server's own view of a window; counter deltas over the whole cell."""
         facts = server_window(list(self.server), start, end, cell_start, cell_end)
         return None if facts is None else msgspec.convert(msgspec.structs.asdict(facts), ServerWindow)
+
+    async def gpu_memory(self) -> GpuMemory:
+        """Tells whether the server's GPUs have given their memory back, from a reading taken now."""
+        self._fresh.clear()
+        if self._poller is not None:
+            self._poller.poke()
+        await self._wait_for_gpus()
+        if not self.gpus:
+            return GpuMemory(released=True, words="no GPU reading")
+        sample = self.gpus[-1]
+        ours = [g for g in sample.gpus if sample.ours is None or g.index in sample.ours]
+        full = [
+            g
+            for g in ours
+            if g.memory_used_bytes is not None
+            and g.memory_total_bytes
+            and g.memory_used_bytes / g.memory_total_bytes > RELEASED_SHARE
+        ]
+        if not full:
+            return GpuMemory(released=True, words="GPU memory is released")
+        used = ", ".join(f"GPU {g.index} {(g.memory_used_bytes or 0) / 2**30:.1f} GiB" for g in full)
+        return GpuMemory(released=False, words=f"still in use: {used}")
 
     def new_server(self, pid: int | None) -> None:
         """A new instance of the server: counters begin anew, endpoints may have changed, so may its GPUs.

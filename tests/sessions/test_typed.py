@@ -57,9 +57,9 @@ def test_all_faults_are_told_at_once_with_their_lines():
     with pytest.raises(SweepFileError) as caught:
         parse_sweep(text, "bad.toml")
     faults = caught.value.faults
-    assert any(f.startswith("line 23: matrix.context: unknown key") and '"contexts"' in f for f in faults)
-    assert any(f.startswith("line 24: matrix.concurency: unknown key") and '"concurrency"' in f for f in faults)
-    assert any(f.startswith("line 25: matrix.max_tokens:") and '"many"' in f for f in faults)
+    assert any(f.startswith("line 24: matrix.context: unknown key") and '"contexts"' in f for f in faults)
+    assert any(f.startswith("line 25: matrix.concurency: unknown key") and '"concurrency"' in f for f in faults)
+    assert any(f.startswith("line 26: matrix.max_tokens:") and '"many"' in f for f in faults)
     assert any("server.manager" in f and '"unit" is missing' in f for f in faults)
     assert str(caught.value).count("bad.toml") == len(faults) == 4
 
@@ -67,15 +67,15 @@ def test_all_faults_are_told_at_once_with_their_lines():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[60, 1024]", "[60, 60]", "line 23: matrix.contexts: a value stands twice"),
-        ("[60, 1024]", "[0]", "line 23: matrix.contexts"),
-        ("[60, 1024]", "[]", "line 23: matrix.contexts"),
+        ("[60, 1024]", "[60, 60]", "line 25: matrix.contexts: a value stands twice"),
+        ("[60, 1024]", "[0]", "line 25: matrix.contexts"),
+        ("[60, 1024]", "[]", "line 25: matrix.contexts"),
         ('name = "none"', 'name = "b9"', 'no preset is called "b9"'),
         ('vocabulary = "ddtree"', 'vocabulary = "mainline"', "cannot be expressed"),
         ('vocabulary = "ddtree"', 'vocabulary = "klingon"', "not known"),
         ('kind = "systemd"', 'kind = "sytemd"', 'one of "systemd"'),
         ('"http://127.0.0.1:30000"', '"127.0.0.1:30000"', "line 4: server.base_url"),
-        ('"1m30s"', '"soon"', "line 25: matrix.duration"),
+        ('"1m30s"', '"soon"', "line 27: matrix.duration"),
         ("budget_topk = [[8, 4], [16, 4]]", "budget_topk = [[8, 4], [8, 4], [0, 4]]", "presets"),
     ],
 )

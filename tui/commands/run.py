@@ -48,6 +48,6 @@ def run(
     if dry_run:
         from tui.dry_run import print_plan
 
-        return print_plan(asked)
+        return print_plan(asked, directory(sessions_dir))
     folder = new_session(asked, directory(sessions_dir), path=sweep, text=text)
     return run_session(folder, headless=headless)
