@@ -19,7 +19,7 @@ SGLANG_GAUGE_LABEL = "SGLang's gauge: mean of its last log window (40 decode ste
 COUNTER_GAUGE_LABEL = "1 + accepted / drafts from the server's counters since the last sample"
 
 _PREFIXES: dict[str, Family] = {"sglang:": "sglang", "vllm:": "vllm", "llamacpp:": "llamacpp"}
-_NAMES = {
+_NAMES: dict[Family, tuple[str, ...]] = {
     "sglang": (
         "num_running_reqs",
         "num_queue_reqs",
@@ -59,11 +59,10 @@ _DRAFTS = (
     "spec_decode_num_accepted_tokens_total",
     "spec_decode_num_accepted_tokens_per_pos_total",
 )
-_WANTED = exposition.name_filter(
-    f"{family}:{name}"
+_WANTED = {
+    family: exposition.name_filter(f"{family}:{name}" for name in (names if family == "sglang" else names + _DRAFTS))
     for family, names in _NAMES.items()
-    for name in (names if family == "sglang" else names + _DRAFTS)
-)
+}
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +129,7 @@ def read_metrics(text: str) -> MetricsReading | None:
     family = metrics_family(text)
     if family is None:
         return None
-    found = exposition.parse(text, _WANTED)
+    found = exposition.parse(text, _WANTED[family])
     return {"sglang": _sglang, "vllm": _vllm, "llamacpp": _llamacpp}[family](found)
 
 

@@ -21,7 +21,10 @@ from telemetry.samples import GpuReading, GpuSample
 from telemetry.throttle import throttle_names
 
 SLOW_EVERY_S = 10.0
-"""Power limits, ECC counts and process lists change rarely and cost more: read this often."""
+"""Power limits and ECC counts change rarely and cost more: read this often."""
+OWNER_FIRST_S = 10.0
+OWNER_MAX_S = 300.0
+"""Process lists take milliseconds a GPU: looked at with growing pauses until the server's processes were seen."""
 RETRY_FIRST_S = 5.0
 RETRY_MAX_S = 300.0
 LOST_RETRY_S = 60.0
@@ -80,7 +83,8 @@ class NvmlSource:
         self._retry_pause_s = RETRY_FIRST_S
         self._retry_absent_at = -math.inf
         self._owner = Ownership(ours=None, how="not known yet")
-        self._owner_at = -math.inf
+        self._owner_due = -math.inf
+        self._owner_pause_s = OWNER_FIRST_S
 
     def watch(self, hint: ServerHint) -> None:
         """Says where the server runs now; may be called from another thread, the next reading uses it."""
@@ -114,7 +118,7 @@ class NvmlSource:
             self._stop_for(t, failures[0] if failures else pynvml.NVML_ERROR_UNKNOWN)
             return self._sample(t, readings)
         self._retry_pause_s = RETRY_FIRST_S
-        if self._hint_changed or t >= self._owner_at + SLOW_EVERY_S:
+        if self._hint_changed or t >= self._owner_due:
             self._find_owner(t)
         return self._sample(t, readings)
 
@@ -146,7 +150,7 @@ class NvmlSource:
         self._problem = None
         self._gpus = [_Gpu(Handle(index)) for index in range(count)]
         self._events = self._register_events()
-        self._owner_at = -math.inf
+        self._owner_due = -math.inf
 
     def _later(self, t: float, why: str) -> None:
         self._problem = f"GPU monitoring lost: {why}" if self._gpus else f"GPU telemetry not available: {why}"
@@ -235,8 +239,10 @@ class NvmlSource:
         )
 
     def _find_owner(self, t: float) -> None:
-        hint, self._hint_changed = self._hint, False
-        self._owner_at = t
+        if self._hint_changed:
+            self._hint_changed = False
+            self._owner_pause_s = OWNER_FIRST_S
+        hint = self._hint
         tree = ownership.process_tree(hint.pids) if hint.pids else frozenset()
         processes = (
             {gpu.handle.index: nvml_fields.compute_pids(gpu.handle) for gpu in self._gpus if not gpu.lost}
@@ -245,6 +251,10 @@ class NvmlSource:
         )
         devices = [msgspec.structs.replace(gpu.device, mig=gpu.slow.mig) for gpu in self._gpus]
         self._owner = ownership.resolve(devices, hint, processes, tree)
+        if not self._owner.seen and hint.pids and hint.gpus is None and hint.visible_devices is None:
+            self._owner = ownership.resolve(devices, ownership.hint_from_process(hint.pids[0]))
+        self._owner_due = t + (OWNER_MAX_S if self._owner.seen else self._owner_pause_s)
+        self._owner_pause_s = min(2 * self._owner_pause_s, OWNER_MAX_S)
 
     def _register_events(self) -> Any:
         """Asks for XID events, where the driver has them; they are collected without waiting."""

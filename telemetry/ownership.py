@@ -46,11 +46,13 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ours: their indices; `None` when it can't be told.
         how: in words; `warning`: what is ambiguous.
+        seen: the server's processes were seen on these GPUs.
     """
 
     ours: tuple[int, ...] | None
     how: str
     warning: str | None = None
+    seen: bool = False
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ def resolve(
     if gpu_processes and tree:
         members = frozenset(tree)
         if ours := tuple(sorted(gpu for gpu, pids in gpu_processes.items() if members & set(pids))):
-            return Ownership(ours=ours, how="the GPUs that the server's processes use")
+            return Ownership(ours=ours, how="the GPUs that the server's processes use", seen=True)
     if hint.gpus is not None:
         named = _named(devices, hint.gpus)
         warning = f"the sweep file's GPUs {', '.join(named.unclear)}" if named.unclear else None

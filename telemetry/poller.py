@@ -113,7 +113,10 @@ class Poller:
             sample = self._read()
             if self._stopping.is_set():
                 break
-            self._deliver(sample)
+            try:
+                self._deliver(sample)
+            except RuntimeError:
+                break  # the loop that took samples is closed: nobody is left to read for
             self._cpu_s = time.thread_time()
             if (late_s := time.monotonic() - due) >= 0:
                 ticks = int(late_s // self._interval_s) + 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from telemetry.ownership import ServerHint
+if TYPE_CHECKING:
+    from telemetry.ownership import ServerHint
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):

@@ -231,6 +231,41 @@ def test_owner_by_process_tree(probe: Start, nvml_state: StubState):
         child.wait(10)
 
 
+def test_owner_by_the_environment_of_a_server_whose_processes_are_not_visible(probe: Start):
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": f"{uuid(4)},{uuid(6)[:12]}"}
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environment)
+    try:
+        process = probe()
+        process.watch(pids=[child.pid])
+        sample = process.read(0.0)
+        assert sample.ours == (4, 6)
+        assert sample.ours_from == f"the server's CUDA_VISIBLE_DEVICES={uuid(4)},{uuid(6)[:12]}"
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        child.wait(10)
+
+
+def test_process_lists_are_read_rarely(probe: Start, nvml_state: StubState, tmp_path: Path):
+    nvml_state.log = tmp_path / "calls"
+    process = probe()
+    process.watch(pids=[os.getpid()])
+
+    def lists() -> int:
+        return nvml_state.calls().count("nvmlDeviceGetComputeRunningProcesses_v3 0")
+
+    for t in range(70):
+        process.read(float(t))
+    assert lists() == 3  # at 0, 10 and 30 s: nothing seen yet, the pauses grow
+    nvml_state.processes = [(0, os.getpid(), GIB)]
+    nvml_state.write()
+    assert process.read(70.0).ours == (0,)
+    before = lists()
+    for t in range(71, 370):
+        process.read(float(t))
+    assert lists() == before
+
+
 def test_owner_by_mig_uuid(probe: Start, nvml_state: StubState):
     nvml_state.devices[1]["mig"] = nvml_state.devices[2]["mig"] = 1
     nvml_state.slices = {1: ["MIG-aaaa", "MIG-bbbb"], 2: ["MIG-cccc"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
@@ -119,6 +120,16 @@ def test_an_error_of_a_source_is_a_problem_not_an_end(source: Scripted):
         continue
     assert sample.gpus
     assert poller.stop()
+
+
+def test_a_closed_loop_ends_the_thread_quietly(source: Scripted):
+    loop = asyncio.new_event_loop()
+    loop.close()
+    poller = Poller(source, lambda sample: loop.call_soon_threadsafe(print, sample) and None, interval_s=0.01)
+    poller.start()
+    assert source.closed.wait(LIMIT_S)
+    assert poller.stop()
+    assert source.reads == 1
 
 
 def test_a_poller_never_started_closes_its_source(source: Scripted):
