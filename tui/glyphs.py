@@ -95,11 +95,11 @@ UTF8 = Glyphs(
 
 ASCII = Glyphs(
     name="ascii",
-    pm="+-",
+    pm="~",
     running=">",
     waiting=".",
     failed="x",
-    skipped="~",
+    skipped="/",
     good="+",
     on="*",
     off="o",

@@ -142,7 +142,8 @@ class SpectopApp(WatchingApp):
             words.append(f"Restarts the server, {about(state.load_s_expected)}.")
         running = self.facts.running
         if running is not None:
-            words.append(f"{running.key.context} x {running.key.concurrency} is dropped and measured again later.")
+            cell = f"{running.key.context} {self.facts.glyphs.times} {running.key.concurrency}"
+            words.append(f"The running cell, {cell}, is dropped and measured again later.")
         words.append("Nothing is measured until the preset is proved to be in effect.")
         self.ask_command(
             f"Switch the server to {plain_text(name, self.facts.glyphs)}?", words, Command(name="apply", argument=name)

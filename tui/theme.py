@@ -81,14 +81,29 @@ CONTRAST = Theme(
     },
 )
 THEMES = (DARK, LIGHT, CONTRAST)
-FALLBACKS = {
-    "role-muted": "$foreground 65%",
-    "heat1": "$foreground",
-    "heat2": "$foreground",
-    "heat3": "$foreground",
-    "heat4": "$foreground",
-    "graph": "$primary",
-    "sim-text": "$background",
-    "sim-back": "$warning",
+ANSI_ROLES = {
+    "role-muted": "ansi_default",
+    "heat1": "ansi_default",
+    "heat2": "ansi_default",
+    "heat3": "ansi_default",
+    "heat4": "ansi_default",
+    "graph": "ansi_cyan",
+    "sim-text": "ansi_black",
+    "sim-back": "ansi_yellow",
 }
-"""The same variables for every other theme (the palette of the terminal itself)."""
+"""Colours of our own roles in the terminal's own palette."""
+
+
+def role_colours(theme: Theme) -> dict[str, str]:
+    """Returns colours of our own roles for a theme that is not ours, made of its colours."""
+    if theme.ansi:
+        return ANSI_ROLES
+    made = theme.to_color_system().generate()
+    text = made["foreground"]
+    return {
+        "role-muted": made.get("foreground-darken-2", text),
+        **{f"heat{i}": text for i in range(1, 5)},
+        "graph": made["primary"],
+        "sim-text": made["background"],
+        "sim-back": made["warning"],
+    }

@@ -9,23 +9,25 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from textual import work
 from textual.app import App
+from textual.filter import LineFilter
 
 from sessions.commands import Command, Reply, Source
 from sessions.errors import EngineLost, SpectopError
 from sessions.state import SessionState
+from tui.ascii_filter import AsciiOnly
 from tui.glyphs import Glyphs, choose
 from tui.left import remaining_s
 from tui.pace import FASTEST_S, TICK_S, Pace
 from tui.screens.base import SpectopScreen
 from tui.terminal import CHECK_S, end_soon, terminal_is_gone
-from tui.theme import FALLBACKS, THEMES
+from tui.theme import ANSI_ROLES, THEMES, role_colours
 from tui.view import Facts, View
 from tui.words import plain_text
 
@@ -66,15 +68,17 @@ class WatchingApp(App[str]):
         folder: Path | None = None,
         read_only: bool = False,
     ) -> None:
+        self._ascii_only = AsciiOnly()
         self.source = source
         self.folder = folder
         self.read_only = read_only
-        super().__init__()
+        self.facts = Facts(glyphs=glyphs or choose(os.environ), view=View(live=source.live))
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in THEMES:
             self.register_theme(theme)
+        # Textual takes TEXTUAL_THEME before our themes are known: only a change makes it look again.
+        self.set_reactive(App.theme, "textual-dark")
         self.theme = self._first_theme()
-        glyphs = glyphs or choose(os.environ)
-        self.facts = Facts(glyphs=glyphs, view=View(live=source.live))
         self.pace = Pace(self._backlog, period_s)
         self._clock = clock
         self._received = clock()
@@ -89,7 +93,12 @@ class WatchingApp(App[str]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Returns colours of our own roles for themes that are not ours."""
-        return FALLBACKS
+        return ANSI_ROLES if self.native_ansi_color else role_colours(self.current_theme)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Returns Textual's filters, and one that leaves only ASCII where the terminal has no more."""
+        filters = super().get_line_filters()
+        return [*filters, self._ascii_only] if self.facts.glyphs.name == "ascii" else filters
 
     def _backlog(self) -> int:
         # Textual has no public word for how much output waits; the pinned version's writer thread keeps a queue.

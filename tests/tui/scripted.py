@@ -274,7 +274,7 @@ def gpus(t: float, *, lost: int | None = None, hot: int | None = 2, load: float 
                 memory_used_bytes=int((88.1 + i * 0.05) * 2**30),
                 memory_total_bytes=int(95.6 * 2**30),
                 memory_kind="v2",
-                utilisation=load - (i * 7 % 5) / 100 - (t * 3 + i) % 7 / 60,
+                utilisation=max(0.0, load - (i * 7 % 5) / 100 - (t * 3 + i) % 7 / 60),
                 power_w=405 + (i * 13) % 17,
                 power_limit_w=600,
                 temperature_c=84 if i == hot else 69 + i % 4,

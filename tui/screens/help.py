@@ -35,14 +35,32 @@ MARK_WORDS: dict[MarkKind, str] = {
 }
 
 
+_TEXTUALS_OWN = ("app.focus_next", "app.focus_previous", "screen.copy_text")
+_KEY_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "escape": "Esc",
+    "enter": "Enter",
+    "ctrl+c": "Ctrl-C",
+    "ctrl+q": "Ctrl-Q",
+}
+_KEY_NAMES |= {
+    "ctrl+z": "Ctrl-Z",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
+
+
 def bindings_of(screen: Screen[object]) -> list[tuple[str, str]]:
     """Returns the keys that work on a screen and what they do, the screen's own first, digits in one line."""
     found: dict[str, str] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
-        if not binding.description or binding.system:
+        if not binding.description or binding.system or binding.action in _TEXTUALS_OWN:
             continue
-        key = binding.key_display or screen.app.get_key_display(binding)
+        key = binding.key_display or _KEY_NAMES.get(binding.key, binding.key)
         found.setdefault(key, binding.description)
     digits = [k for k in found if k.isdigit()]
     out = [("1-9", "Switch the server to that preset (asks first)")] if digits else []

@@ -75,6 +75,8 @@ class ListedScreen(SpectopScreen):
         """Fills list and page, then draws what changed."""
         if self.is_mounted and self.query(Panel):
             self.fill()
+            if self.HAS_LIST and self.HAS_PAGE:
+                self.listing.styles.height = min(len(self.listing.content) + 1, max(4, self.size.height // 2 - 2))
             super().show_facts()
 
     def fill(self) -> None:

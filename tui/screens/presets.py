@@ -40,7 +40,6 @@ class Presets(ListedScreen):
         cells = self.listing.size.width - 1
         rows = [preset_row(facts, i, p, cells) for i, p in enumerate(presets.values(), start=1)]
         self.listing.set_rows([preset_heading(facts, cells)], rows, list(presets), empty="no presets yet")
-        self.listing.styles.max_height = len(rows) + 2
         chosen = presets.get(self.listing.chosen)
         self.page.set_lines(preset_lines(facts, chosen, self.page.size.width) if chosen else ())
 

@@ -8,7 +8,7 @@ from tui.draw import Line, Span, fit, line, line_width, sides
 from tui.glyphs import Glyphs
 from tui.graph import progress
 from tui.view import Facts
-from tui.words import about, clock, english, plain_text, share
+from tui.words import about, clock, english, plain_text, share, width
 
 PHASE_WORDS = {
     "idle": "getting ready",
@@ -88,7 +88,7 @@ def _happening(facts: Facts, cells: int) -> Line:
     if facts.view.lost:
         return fit(line(Span(f" {plain_text(facts.view.lost, g)}", "bad")), cells, g)
     words, role = _phase_words(facts)
-    times = _times(facts)
+    times = next((t for t in _times(facts) if len(t) + width(words) + 3 <= cells), _times(facts)[-1])
     running = facts.running
     amount: Line = ()
     if running is not None and running.progress is not None and state.phase == "measuring":
@@ -142,13 +142,12 @@ def _summary(facts: Facts) -> str:
     return f"{measured} of {english(len(cells), 'cell')} measured"
 
 
-def _times(facts: Facts) -> str:
+def _times(facts: Facts) -> list[str]:
+    """Cells done, time elapsed, time left; the fullest first, shorter ones for where there is less room."""
     state, g = facts.state, facts.glyphs
-    parts = []
-    if len(state.cells) > 0 and state.status == "running":
-        parts.append(f"cell {min(state.done_cells + 1, len(state.cells))}/{len(state.cells)}")
-    parts.append(clock(facts.now_t if state.status == "running" else state.t))
-    text = f" {g.dot} ".join(parts)
-    if state.status == "running" and facts.left_s is not None:
-        text += f", {about(facts.left_s)} left"
-    return text
+    if state.status != "running":
+        return [clock(state.t)]
+    elapsed = clock(facts.now_t)
+    left = f", {about(facts.left_s)} left" if facts.left_s is not None else ""
+    cell = f"cell {min(state.done_cells + 1, len(state.cells))}/{len(state.cells)} {g.dot} " if state.cells else ""
+    return [f"{cell}{elapsed}{left}", f"{elapsed}{left}", elapsed]

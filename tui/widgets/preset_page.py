@@ -29,7 +29,7 @@ def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
 
 def _columns(cells: int) -> tuple[int, int]:
     name = 16 if cells < 100 else 22
-    rest = cells - (4 + name + 24 + 11 + 8 + 7 + 10)
+    rest = cells - (4 + name + 22 + 11 + 8 + 7 + 10)
     return name, max(0, rest)
 
 
@@ -37,7 +37,7 @@ def preset_heading(facts: Facts, cells: int) -> Line:
     """Returns the table's heading."""
     g = facts.glyphs
     name, settings = _columns(cells)
-    words = f"     {left('name', name, g)}{left('proof', 24, g)}{right('best tok/s', 11, g)}{right('accept', 8, g)}"
+    words = f"     {left('name', name, g)}{left('proof', 22, g)}{right('best tok/s', 11, g)}{right('accept', 8, g)}"
     words += f"{right('pass', 7, g)}{right('lossless', 10, g)}  {left('settings', settings, g)}"
     return line(Span(words, "head"))
 
@@ -57,7 +57,7 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
     return line(
         Span(f"{place if place <= 9 else '':>3} "),
         Span(left(plain_text(preset.preset.name, g) + reference, name, g), "strong"),
-        Span(left(effect.text, 24, g), effect.role),
+        Span(left(effect.text, 22, g), effect.role),
         Span(right(number(rate), 11, g)),
         Span(right(number(length), 8, g)),
         Span(right(pass_text, 7, g), "" if passed == samples else "warn"),

@@ -21,7 +21,7 @@ def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
     took = preset.proof.took_s if preset.proof and preset.proof.took_s is not None else None
     elapsed = clock(took if took is not None else facts.now_t - since) if since is not None else ""
     words = f"switching to {name}" if preset.status == "switching" else f"{name} is not in effect"
-    heading = title(f"{cut(words, cells - len(elapsed) - 4, g)} {g.dot} {elapsed}", cells, g)
+    heading = title(f" {cut(words, cells - len(elapsed) - 4, g)} {g.dot} {elapsed}", cells, g)
     lines = [_step(facts, s, cells) for s in preset.steps]
     out: list[Line] = [heading]
     failed = preset.status == "not-in-effect"
@@ -31,7 +31,7 @@ def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
         else [line(Span(f"  log: {plain_text(x, g, 300)}", "muted")) for x in state.log[-3:]]
     )
     room = rows - 1
-    keep = min(len(tail), max(2 if failed else 1, room - len(lines)))
+    keep = min(len(tail), max(3 if failed else 1, room - len(lines)))
     visible = max(1, room - keep)
     if len(lines) > visible:
         busy = next((i for i, s in enumerate(preset.steps) if s.state in ("running", "failed")), len(lines) - 1)
@@ -70,12 +70,16 @@ def _step(facts: Facts, step: ProofStep, cells: int) -> Line:
 
 
 def _failure(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
+    """Why, what comes next, then the evidence: settings and the log's last lines."""
     g = facts.glyphs
     out = [line(Span(f" {g.failed} {plain_text(preset.reason, g, 600)}", "bad"))]
-    if preset.proof:
-        for s in preset.proof.settings:
-            if not s.ok:
-                found = f"asked {plain_text(s.asked, g)}, found {plain_text(s.found or 'nothing', g)}"
-                out.append(line(Span(f"   {plain_text(s.setting, g)}: {found} ({plain_text(s.source, g)})", "warn")))
-        out.extend(line(Span(f"   log: {plain_text(x, g, 300)}", "muted")) for x in preset.proof.log_tail[-4:])
+    if facts.state.news:
+        out.append(line(Span(f" {g.arrow} {plain_text(facts.state.news[-1].words, g, 300)}", "strong")))
+    if preset.proof is None:
+        return out
+    for s in preset.proof.settings:
+        if not s.ok:
+            found = f"asked {plain_text(s.asked, g)}, found {plain_text(s.found or 'nothing', g)}"
+            out.append(line(Span(f"   {plain_text(s.setting, g)}: {found} ({plain_text(s.source, g)})", "warn")))
+    out.extend(line(Span(f"   log: {plain_text(x, g, 300)}", "muted")) for x in preset.proof.log_tail[-4:])
     return out
