@@ -62,6 +62,7 @@ class EventDecoder:
         self._name = ""
         self._after_cr = False
         self._by_lines = False
+        self._idle = False  # nothing is kept: the next read begins an event
 
     def feed(self, data: bytes) -> list[Event]:
         """Takes the next read.
@@ -75,6 +76,15 @@ class EventDecoder:
         Raises:
             EventTooLong: an event exceeds the limit.
         """
+        if self._idle and data[:6] == b"data: " and data[-2:] == b"\n\n" and len(data) <= self._limit:
+            value = data[6:-2]
+            if LF not in value and CR not in value:
+                return [Event(value)]  # the whole read is one ordinary event: what nearly every read is
+        events = self._feed(data)
+        self._idle = self._start is None and not self._by_lines and not self._tail
+        return events
+
+    def _feed(self, data: bytes) -> list[Event]:
         if self._start is not None:
             data = self._start + data
             if len(data) < len(BOM) and BOM.startswith(data):
