@@ -1,7 +1,8 @@
 """Which preset to run: for each cell the best one and those not distinguishable from it, one overall, and the policy.
 
 Only cells vote that have figures and no mark that voids them. Overall is the geometric mean of ratios to the
-reference over the matrix points, weighted as the operator says, each point once.
+reference, weighted as the operator says, over the matrix points at which every candidate votes, so that nobody wins by
+what others were not measured at. Candidates are the presets that vote at half or more of the points the reference does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from sessions.points import (
     verdict,
 )
 from sessions.state import SessionState
+
+CANDIDATE_SHARE = 0.5
+"""Share of the reference's points at which a preset must vote to be recommended overall."""
 
 BY: dict[str, Metric] = {"throughput": THROUGHPUT, "per-user": PER_USER}
 """What a preset can be recommended for."""
@@ -57,9 +61,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """One preset over the whole matrix.
 
     Attributes:
-        ratio: geometric mean of its ratios to the reference; `interval` its 95 % interval.
-        points: matrix points it was held against the reference at; `of`: all there are.
+        ratio: geometric mean of its ratios to the reference, over the shared points for a candidate, over its own
+            for others; `interval` its 95 % interval.
+        points: matrix points where it votes beside the reference; `of`: all there are.
         best_at: points where it is the best or equal to the best.
+        candidate: it may be recommended overall.
     """
 
     preset: str
@@ -68,6 +74,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     points: int
     of: int
     best_at: int
+    candidate: bool
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,13 +126,31 @@ def recommend(
         raise SessionError(f"weights for {named}: the session has no such cell")
     reference = state.reference or next(iter(state.presets), None)
     choices = tuple(_choice(state, point, found, metric, reference) for point in points)
-    standings = tuple(
-        sorted(
-            (_standing(name, points, found, metric, reference, weights or {}, choices) for name in state.presets),
-            key=lambda s: (-s.points, -(s.ratio or 0.0)),
+    ratios = {name: _ratios(name, reference, points, found, metric) for name in state.presets}
+    most = max((len(r) for r in ratios.values()), default=0)
+    candidates = [name for name, r in ratios.items() if r and len(r) >= most * CANDIDATE_SHARE]
+    shared = [p for p in points if all(p in ratios[name] for name in candidates)] if candidates else []
+    if not shared:  # nothing that all have: only those that have everything the reference has
+        candidates = [name for name in candidates if len(ratios[name]) == most]
+        shared = [p for p in points if all(p in ratios[name] for name in candidates)] if candidates else []
+    standings = []
+    for name in state.presets:
+        own = ratios[name]
+        counted = {p: own[p] for p in shared} if name in candidates else own
+        mean = Ratio(1.0, Interval(1.0, 1.0), 0.0) if name == reference and own else _weighted(counted, weights or {})
+        standings.append(
+            Standing(
+                preset=name,
+                ratio=None if mean is None else mean.value,
+                interval=None if mean is None else mean.interval,
+                points=len(own),
+                of=len(points),
+                best_at=sum(1 for c in choices if name == c.preset or name in c.equal),
+                candidate=name in candidates,
+            )
         )
-    )
-    overall, equal, why = _overall(standings, points, found, metric, reference, weights or {})
+    standings.sort(key=lambda s: (not s.candidate, -(s.ratio or 0.0)))
+    overall, equal, why = _overall(standings, shared, found, metric, reference, weights or {})
     return Recommendation(
         by=by,
         reference=reference,
@@ -133,7 +158,7 @@ def recommend(
         equal=equal,
         why=why,
         choices=choices,
-        standings=standings,
+        standings=tuple(standings),
         warnings=tuple(_warnings(state, choices, overall)),
         simulated=state.simulated,
     )
@@ -196,55 +221,30 @@ def _weighted(ratios: Mapping[Point, Ratio], weights: Mapping[tuple[int, int], f
     return geometric_mean([(r, weights.get((p.context, p.concurrency), 1.0)) for p, r in ratios.items()])
 
 
-def _standing(
-    name: str,
-    points: list[Point],
-    found: Mapping[tuple[str, Point], PointCells],
-    metric: Metric,
-    reference: str | None,
-    weights: Mapping[tuple[int, int], float],
-    choices: tuple[Choice, ...],
-) -> Standing:
-    ratios = _ratios(name, reference, points, found, metric)
-    mean = _weighted(ratios, weights)
-    if name == reference and ratios:
-        mean = Ratio(1.0, Interval(1.0, 1.0), 0.0)
-    return Standing(
-        preset=name,
-        ratio=None if mean is None else mean.value,
-        interval=None if mean is None else mean.interval,
-        points=len(ratios),
-        of=len(points),
-        best_at=sum(1 for c in choices if name == c.preset or name in c.equal),
-    )
-
-
 def _overall(
-    standings: tuple[Standing, ...],
-    points: list[Point],
+    standings: Sequence[Standing],
+    shared: list[Point],
     found: Mapping[tuple[str, Point], PointCells],
     metric: Metric,
     reference: str | None,
     weights: Mapping[tuple[int, int], float],
 ) -> tuple[str | None, tuple[str, ...], str]:
-    """Chooses among the presets that could be held against the reference at the most points."""
-    widest = max((s.points for s in standings), default=0)
-    full = [s for s in standings if s.points == widest and s.ratio is not None]
-    if not full or not widest:
+    """Chooses the best candidate; returns it, those equal to it over the shared points, and why."""
+    candidates = [s for s in standings if s.candidate and s.ratio is not None]
+    if not candidates:
         return None, (), f"nothing can be held against the reference {reference!r}: no cell of both has a vote"
-    best = full[0]
+    best = candidates[0]
     equal = []
-    for other in full[1:]:
-        ratios = _ratios(other.preset, best.preset, points, found, metric)
-        mean = _weighted(ratios, weights)
+    for other in candidates[1:]:
+        mean = _weighted(_ratios(other.preset, best.preset, shared, found, metric), weights)
         if verdict(mean, higher_is_better=True) in ("same", "unknown"):
             equal.append(other.preset)
     gain = f"{((best.ratio or 1.0) - 1) * 100:+.1f} %"
     interval = ""
     if best.interval is not None and best.preset != reference:
         interval = f" ({(best.interval.lo - 1) * 100:+.1f} to {(best.interval.hi - 1) * 100:+.1f} %)"
-    why = f"{gain}{interval} against {reference} over {best.points} of {best.of} cells, best or equal in {best.best_at}"
-    return best.preset, tuple(equal), why
+    over = f"over {len(shared)} of {best.of} cells"
+    return best.preset, tuple(equal), f"{gain}{interval} against {reference} {over}, best or equal in {best.best_at}"
 
 
 def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | None) -> list[str]:
@@ -254,6 +254,9 @@ def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | N
         words.append(f"no preset has a vote in {', '.join(silent)}")
     if overall is not None:
         preset = state.presets[overall]
+        lacking = [f"{c.point.text} ({reason})" for c in choices for name, reason in c.without_vote if name == overall]
+        if lacking:
+            words.append(f"{overall} has no vote in {'; '.join(lacking)}")
         words += [
             f"{overall} passed {e.passed} of {e.samples} of {e.problem_set}, fewer than others"
             for e in preset.evals
