@@ -7,7 +7,9 @@ whole cell; a fact that its samples don't bear out is absent.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +19,10 @@ from telemetry.throttle import HARMLESS_REASONS
 
 MIN_ENERGY_WINDOW_S = 1.0
 """The driver refreshes its counters and averages too slowly for a figure over less."""
+NEARBY_S = 60.0
+"""Samples further from a cell than this say nothing about it; an exporter's are up to 30 s old."""
+COUNTER_EDGE_S = 3.0
+"""Counters read longer before or after a cell than this count other work as well."""
 
 
 class GpuWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +38,7 @@ class GpuWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
         throttle_reasons: clock event reasons seen in the window, idle and application clocks left out.
         gpus: indices; `throttled_gpus`: those with a reason.
         lost_gpus: those that were lost or could not be read at some time in the cell.
-        samples_good: samples in the window in which all these GPUs answered, `samples_seen` of all.
+        samples_good: samples in the window in which all these GPUs answered, of `samples_seen`.
     """
 
     energy_j: float | None = None
@@ -52,8 +58,8 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own view: gauges over the steady window, counter differences over the whole cell.
 
     Attributes:
-        running_mean: time average of running requests; `waiting_max`: most requests seen waiting, and
-        waiting_share: the share of the samples with any.
+        running_mean: time average of running requests.
+        waiting_max: most requests seen waiting; `waiting_share`: share of the samples with any.
         drafts, accepted, generated, verify_calls, accepted_per_position: rise of the counters; absent after a reset.
         decode_tok_s: decoded tokens a second over the steady window, from the live counter.
         lifetime_acceptance: mean since the server's start or last flush, as last said.
@@ -91,28 +97,30 @@ def gpu_window(
     """
     cell_start = start if cell_start is None else cell_start
     cell_end = end if cell_end is None else cell_end
+    samples = _nearby(samples, min(start, cell_start), max(end, cell_end))
     inside = [sample for sample in samples if start <= sample.t <= end]
     in_cell = [sample for sample in samples if cell_start <= sample.t <= cell_end]
-    ours = _ours(in_cell or inside or list(samples))
-    energy = _energy(samples, ours, start, end)
+    ours = _ours(in_cell or samples)
+    readings = _by_gpu(samples, ours)
+    energy = _energy(readings, start, end)
     reasons = {
-        index: [r for one in _of(inside, index) for r in one.throttle or () if r not in HARMLESS_REASONS]
-        for index in ours
+        index: [r for t, one in of if start <= t <= end for r in one.throttle or () if r not in HARMLESS_REASONS]
+        for index, of in readings.items()
     }
-    powers = [mean_over_time(_points(samples, index, _power), start, end) for index in ours]
-    shares = [mean_over_time(_points(samples, index, _utilisation), start, end) for index in ours]
-    near = in_cell or _around(samples, cell_start, cell_end)
+    powers = [mean_over_time(_points(of, _power), start, end) for of in readings.values()]
+    shares = [mean_over_time(_points(of, _utilisation), start, end) for of in readings.values()]
+    near = _by_gpu(in_cell or _around(samples, cell_start, cell_end), ours)
     return GpuWindowFacts(
         energy_j=energy.value if energy else None,
         energy_span_s=energy.t if energy else None,
-        memory_peak_bytes=tuple(_peak(near, index) for index in ours),
+        memory_peak_bytes=tuple(map(_peak, near.values())),
         power_mean_w=_all_of(powers, math.fsum),
         utilisation_mean=_all_of(shares, lambda values: math.fsum(values) / len(values)),
         throttle_reasons=tuple(sorted({reason for found in reasons.values() for reason in found})),
         gpus=ours,
         throttled_gpus=tuple(index for index in ours if reasons[index]),
-        lost_gpus=tuple(i for i in ours if any(one.state != "ok" for one in _of(in_cell, i))),
-        samples_good=sum(1 for s in inside if ours and sum(g.state == "ok" for g in _gpus(s, ours)) == len(ours)),
+        lost_gpus=tuple(i for i, of in near.items() if any(one.state != "ok" for _, one in of)),
+        samples_good=sum(1 for sample in inside if _all_answered(sample, ours)),
         samples_seen=len(inside),
     )
 
@@ -120,7 +128,8 @@ def gpu_window(
 def idle_power_w(samples: Sequence[GpuSample], start: float, end: float) -> tuple[float | None, ...]:
     """Returns each of the server's GPUs' mean power in watts before the sweep: what energy figures start from."""
     inside = [sample for sample in samples if start <= sample.t <= end]
-    return tuple(mean_over_time(_points(inside, index, _power), start, end) for index in _ours(inside))
+    readings = _by_gpu(inside, _ours(inside))
+    return tuple(mean_over_time(_points(of, _power), start, end) for of in readings.values())
 
 
 def server_window(
@@ -137,6 +146,7 @@ def server_window(
     """
     cell_start = start if cell_start is None else cell_start
     cell_end = end if cell_end is None else cell_end
+    samples = _nearby(samples, min(start, cell_start), max(end, cell_end))
     inside = [sample for sample in samples if start <= sample.t <= end]
     waiting = [sample.waiting for sample in inside if sample.waiting is not None]
     usage = [sample.token_usage for sample in inside if sample.token_usage is not None]
@@ -169,14 +179,17 @@ def server_window(
     )
 
 
-def _energy(samples: Sequence[GpuSample], ours: tuple[int, ...], start: float, end: float) -> Point | None:
+_Sample = TypeVar("_Sample", GpuSample, ServerSample)
+_Readings = list[tuple[float, GpuReading]]
+
+
+def _energy(readings: dict[int, _Readings], start: float, end: float) -> Point | None:
     """Returns (seconds covered, joules) of all the GPUs together, over the time that all their counters cover."""
-    if not ours or end - start < MIN_ENERGY_WINDOW_S:
+    if not readings or end - start < MIN_ENERGY_WINDOW_S:
         return None
     rises: list[Point] = []
-    for index in ours:
-        points = _points(samples, index, _energy_of)
-        if (rise := counter_rise(points, start, end, always_rises=True)) is None:
+    for of in readings.values():
+        if (rise := counter_rise(_points(of, _energy_of), start, end, always_rises=True)) is None:
             return None
         rises.append(rise)
     span = min(rise.t for rise in rises)
@@ -188,12 +201,28 @@ def _rise_rate(points: Sequence[Point], start: float, end: float) -> float | Non
     return rise.value / rise.t if rise else None
 
 
-def _points(samples: Iterable[GpuSample], index: int, of: Callable[[GpuReading], float | None]) -> list[Point]:
+def _nearby(samples: Sequence[_Sample], start: float, end: float) -> Sequence[_Sample]:
+    """Returns the samples that can say something about a cell, found without looking at all of a long session."""
+    first = bisect_left(samples, start - NEARBY_S, key=lambda sample: sample.t)
+    last = bisect_right(samples, end + NEARBY_S, key=lambda sample: sample.t)
+    return samples[first:last]
+
+
+def _by_gpu(samples: Iterable[GpuSample], ours: Sequence[int]) -> dict[int, _Readings]:
+    """Returns the readings of each GPU with the times at which they were taken."""
+    found: dict[int, _Readings] = {index: [] for index in ours}
+    for sample in samples:
+        for gpu in sample.gpus:
+            if gpu.index in found:
+                found[gpu.index].append((sample.t, gpu))
+    return found
+
+
+def _points(readings: _Readings, of: Callable[[GpuReading], float | None]) -> list[Point]:
     return [
-        Point(sample.t + (gpu.read_after_s or 0.0), value)
-        for sample in samples
-        for gpu in sample.gpus
-        if gpu.index == index and gpu.state == "ok" and (value := of(gpu)) is not None
+        Point(t + (gpu.read_after_s or 0.0), value)
+        for t, gpu in readings
+        if gpu.state == "ok" and (value := of(gpu)) is not None
     ]
 
 
@@ -209,12 +238,9 @@ def _utilisation(gpu: GpuReading) -> float | None:
     return gpu.utilisation
 
 
-def _of(samples: Iterable[GpuSample], index: int) -> list[GpuReading]:
-    return [gpu for sample in samples for gpu in sample.gpus if gpu.index == index]
-
-
-def _gpus(sample: GpuSample, ours: tuple[int, ...]) -> list[GpuReading]:
-    return [gpu for gpu in sample.gpus if gpu.index in ours]
+def _all_answered(sample: GpuSample, ours: Sequence[int]) -> bool:
+    good = {gpu.index for gpu in sample.gpus if gpu.state == "ok"}
+    return bool(ours) and good.issuperset(ours)
 
 
 def _ours(samples: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -225,8 +251,8 @@ def _ours(samples: Sequence[GpuSample]) -> tuple[int, ...]:
     return ()
 
 
-def _peak(samples: Iterable[GpuSample], index: int) -> int | None:
-    used = [gpu.memory_used_bytes for gpu in _of(samples, index) if gpu.memory_used_bytes is not None]
+def _peak(readings: _Readings) -> int | None:
+    used = [gpu.memory_used_bytes for _, gpu in readings if gpu.memory_used_bytes is not None]
     return max(used) if used else None
 
 
@@ -243,7 +269,11 @@ def _all_of(values: Sequence[float | None], combine: Callable[[Sequence[float]],
 
 def _spanning(samples: Sequence[ServerSample], start: float, end: float) -> list[ServerSample]:
     """Returns the samples with counters from the last before the cell to the first after it, or none."""
-    counted = [sample for sample in samples if _has_counters(sample)]
+    counted = [
+        sample
+        for sample in samples
+        if start - COUNTER_EDGE_S <= sample.t <= end + COUNTER_EDGE_S and _has_counters(sample)
+    ]
     first = max((i for i, sample in enumerate(counted) if sample.t <= start), default=None)
     last = min((i for i, sample in enumerate(counted) if sample.t >= end), default=None)
     return [] if first is None or last is None else counted[first : last + 1]

@@ -211,6 +211,19 @@ def test_counters_need_a_sample_on_either_side_of_the_cell():
     assert server_window(samples[:4], 1.5, 2.5, 1.0, 4.0).generated is None
 
 
+def test_counters_read_long_before_a_cell_count_other_work_too():
+    samples = server_samples()
+    old = [msgspec.structs.replace(one, t=one.t - 9.0) for one in samples[:2]]
+    assert server_window([*old, *samples[2:]], 2.5, 3.5, 1.5, 4.0).generated is None
+    assert server_window(samples, 2.5, 3.5, 1.5, 4.0).generated == 270.0
+
+
+def test_what_lies_far_from_the_cell_says_nothing_about_it():
+    far = watts(100.0, 0, 1, 2)
+    assert gpu_window(far, 500.0, 510.0).gpus == ()
+    assert server_window(server_samples(), 500.0, 510.0).lifetime_acceptance is None
+
+
 def test_a_reset_inside_the_cell_makes_the_counters_unknown():
     samples = server_samples()
     samples[3] = msgspec.structs.replace(samples[3], counters_reset=True)
