@@ -51,18 +51,37 @@ def _cycled(values: Sequence[str], count: int) -> list[str]:
     return [values[i % len(values)] for i in range(count)]
 
 
-def heat_map(preset: str, points: Points, reference: str | None, temperature: float) -> Picture | None:
-    """Throughput of a preset over the matrix: figures as text, colour for the difference from the reference."""
+def largest_change(points: Points, reference: str | None) -> float:
+    """Returns the largest difference from the reference anywhere, percent, at least 20: the end of the colours."""
+    changes = [abs(c) for (name, point) in points if (c := _change(points, name, point, reference)) is not None]
+    return max([20.0, *changes])
+
+
+def _change(points: Points, preset: str, point: Point, reference: str | None) -> float | None:
+    """Returns by how many percent a preset's throughput differs from the reference's at a point."""
+    base_cells = points.get((reference, point)) if reference else None
+    base = base_cells.estimate(THROUGHPUT) if base_cells else None
+    own = points[preset, point].estimate(THROUGHPUT)
+    found = ratio(own, base) if own is not None and base is not None else None
+    return None if found is None else (found.value - 1) * 100
+
+
+def heat_map(preset: str, points: Points, reference: str | None, temperature: float, reach: float) -> Picture | None:
+    """Throughput of a preset over the matrix: figures as text, colour for the difference from the reference.
+
+    Args:
+        preset: whose.
+        points: of the session.
+        reference: the preset it is held against.
+        temperature: of the cells shown.
+        reach: difference in percent at which the colours end (`largest_change`), the same for all presets.
+    """
     rows: list[dict[str, Any]] = []
     for (name, point), cells in points.items():
         if name != preset or point.temperature != temperature:
             continue
         estimate = cells.estimate(THROUGHPUT)
-        base_cells = points.get((reference, point)) if reference else None
-        base = base_cells.estimate(THROUGHPUT) if base_cells else None
-        change = None
-        if estimate is not None and base is not None and (found := ratio(estimate, base)) is not None:
-            change = (found.value - 1) * 100
+        change = _change(points, name, point, reference)
         text = cells.no_figures.partition(":")[0] if estimate is None else f"{estimate.value:.4g}"
         rows.append(
             {
@@ -71,16 +90,19 @@ def heat_map(preset: str, points: Points, reference: str | None, temperature: fl
                 "tok/s": None if estimate is None else round(estimate.value, 2),
                 "text": text + ("!" if estimate is not None and cells.void else ""),
                 "change": None if change is None else round(change, 2),
+                "dark": change is not None and abs(change) > 0.72 * reach,
             }
         )
     if not any(r["tok/s"] is not None for r in rows):
         return None
     order = {axis: [str(v) for v in sorted({int(str(r[axis])) for r in rows})] for axis in ("context", "concurrency")}
     base_chart = alt.Chart(_inline(rows)).encode(
-        x=alt.X("concurrency:O", sort=order["concurrency"], title="concurrency", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("context:O", sort=order["context"], title="context"),
+        x=alt.X(
+            "concurrency:O", sort=order["concurrency"], title="concurrency", axis=alt.Axis(labelAngle=0, grid=False)
+        ),
+        y=alt.Y("context:O", sort=order["context"], title="context", axis=alt.Axis(grid=False)),
     )
-    scale = alt.Scale(scheme="blueorange", domain=[-150, 150], clamp=True, reverse=True)
+    scale = alt.Scale(scheme="blueorange", domain=[-reach, reach], reverse=True)
     cells_layer = base_chart.mark_rect(stroke="white", invalid=None).encode(
         color=alt.condition(
             "isValid(datum.change)",
@@ -91,7 +113,7 @@ def heat_map(preset: str, points: Points, reference: str | None, temperature: fl
     )
     text = base_chart.mark_text(fontSize=12).encode(
         text="text:N",
-        color=alt.condition("isValid(datum.change) && abs(datum.change) > 110", alt.value("white"), alt.value("black")),
+        color=alt.condition("datum.dark", alt.value("white"), alt.value("black")),
     )
     height = 34 * len(order["context"])
     against = f", colour: % against {reference}" if reference and reference != preset else ""
@@ -156,7 +178,7 @@ def latency(context: int, points: Points, presets: Sequence[str], temperature: f
         color=_preset_colour(presets),
     )
     rules = chart.mark_rule(strokeWidth=2).encode(
-        y=alt.Y("p50:Q", scale=alt.Scale(type="log"), title="seconds, log"), y2="p99:Q"
+        y=alt.Y("p50:Q", scale=alt.Scale(type="log", nice=False, padding=10), title="seconds, log"), y2="p99:Q"
     )
     marks = chart.mark_point(filled=True, size=45).encode(
         y="p50:Q", shape=_preset_shape(presets), tooltip=["preset:N", "concurrency:O", "p50:Q", "p99:Q"]

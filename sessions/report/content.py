@@ -179,7 +179,9 @@ def _throughput(session: Session, charts: bool) -> list[Block]:
         if charts:
             from sessions.report import charts as draw
 
-            maps = [draw.heat_map(n, points, state.reference, temperature) for n in list(state.presets)[:_CHARTED]]
+            reach = draw.largest_change(points, state.reference)
+            shown = list(state.presets)[:_CHARTED]
+            maps = [draw.heat_map(n, points, state.reference, temperature, reach) for n in shown]
             lines = [draw.scaling(c, points, list(state.presets), temperature) for c in state.contexts]
             blocks += _side_by_side(maps) + _side_by_side(lines)
         rows: list[list[str | Cell]] = []

@@ -30,7 +30,8 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 caption, summary { text-align: left; color: #555; font-size: .85rem; padding: .2rem 0; }
 summary { cursor: pointer; }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid #e3e3e3; text-align: left; vertical-align: top; }
-th { border-bottom: 2px solid #bbb; } th.n, td.n { text-align: right; white-space: nowrap; }
+th, td { white-space: nowrap; } td.long { white-space: normal; min-width: 18rem; }
+th { border-bottom: 2px solid #bbb; } th.n, td.n { text-align: right; }
 td.good { color: #1b5e20; } td.warning { color: #7a5600; } td.bad { color: #b00020; font-weight: 600; }
 .pictures { display: grid; gap: 1rem; margin: .8rem 0;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }
@@ -39,6 +40,9 @@ figure { margin: 0; min-width: 0; } .chart { width: 100%; } .chart svg { max-wid
 """
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+
+_LONG = 36
+"""Characters; longer cells are broken into lines."""
 
 _DRAW = """
 for (const node of document.querySelectorAll("script[data-chart]")) {
@@ -115,7 +119,8 @@ def _table(block: Grid) -> str:
 
 
 def _cell(cell: Cell, numeric: bool) -> str:
-    kinds = " ".join(k for k in ("n" if numeric else "", "" if cell.tone == "plain" else cell.tone) if k)
+    tone = "" if cell.tone == "plain" else cell.tone
+    kinds = " ".join(k for k in ("n" if numeric else "", "long" if len(cell.text) > _LONG else "", tone) if k)
     return f"<td{f' class={chr(34)}{kinds}{chr(34)}' if kinds else ''}>{_text(cell.text)}</td>"
 
 
