@@ -128,6 +128,7 @@ class EventDecoder:
         if self._data is not None:
             events.append(Event(bytes(self._data), self._name, unfinished=True))
             self._data = None
+        self._name = ""
         return events
 
     @property
