@@ -152,7 +152,7 @@ async def _tick(recorder: Recorder) -> None:
 
 
 def _obey_signals(conductor: Conductor) -> None:
-    """SIGTERM and SIGINT stop the session in an orderly way; SIGHUP is what outlives a terminal means."""
+    """SIGTERM and SIGINT stop the session in an orderly way."""
     loop = asyncio.get_running_loop()
     asking: set[asyncio.Task[Reply]] = set()
 
@@ -163,7 +163,6 @@ def _obey_signals(conductor: Conductor) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)
 
 
 def _write_tables(folder: Path) -> None:
@@ -179,6 +178,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--resume", action="store_true")
     asked = parser.parse_args()
+    signal.signal(signal.SIGHUP, lambda *_: None)  # a closed terminal concerns nobody here; children get the default
     try:
         ending = uvloop.run(run_engine(asked.folder, resume=asked.resume))
     except SpectopError as error:
