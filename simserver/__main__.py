@@ -6,9 +6,10 @@ import sys
 import time
 from typing import Any
 
-from simserver.flags import Settings, StartError, parse
+from simserver.flags import parse
 from simserver.gpus import Gpus
 from simserver.log import ServerLog, progress
+from simserver.settings import Settings, StartError
 
 _UPDATES = 16
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from simserver.counters import Histogram
 from simserver.http import SERVER, respond
-from simserver.info_routes import _memory
+from simserver.info_routes import memory_usage
 from simserver.state import Server
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -114,7 +114,7 @@ def _http(page: _Page, server: Server) -> None:
 
 
 def _constants(page: _Page, server: Server, base: dict[str, str], rank: dict[str, str]) -> None:
-    memory = _memory(server)
+    memory = memory_usage(server)
     page.head("startup_time_seconds", "gauge", "Time of the phases of the start, in seconds.")
     for phase, value in server.startup_time.items():
         if isinstance(value, float):

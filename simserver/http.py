@@ -113,6 +113,12 @@ def _missing_route(error: web.HTTPException) -> web.Response:
     return respond(b'{"detail":"Not Found"}', 404)
 
 
+async def drop_default_type(_: web.Request, response: web.StreamResponse) -> None:
+    """Takes away the content type that aiohttp adds to bodies that name none."""
+    if response.headers.get("Content-Type") == "application/octet-stream":
+        del response.headers["Content-Type"]
+
+
 @web.middleware
 async def rim(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Checks the key, counts, answers errors in the server's own words, and writes the access log."""

@@ -1,8 +1,7 @@
-"""What the server tells about itself: models, settings, loads, health, and the flush of its cache."""
+"""What the server tells about itself: models, settings, loads."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -12,15 +11,11 @@ from aiohttp import web
 from simserver.http import SERVER, json_response, respond
 from simserver.state import VERSION, Server, kv_bytes
 
-_HEALTH_S = 1.0
-_FLUSHED = (
-    b"Cache flushed.\nPlease check backend logs for more details. "
-    b"(When there are running or waiting requests, the operation will not be performed.)\n"
-)
 _ONLY_TOP = frozenset({"custom_sigquit_handler"})
 
 
-def _memory(server: Server) -> dict[str, Any]:
+def memory_usage(server: Server) -> dict[str, Any]:
+    """Returns GB of weights, KV cache and graphs."""
     gpu = server.settings.profile.gpu
     graphs = round(gpu.graphs_bytes / 2**30, 3)
     speculative = server.settings.speculative
@@ -52,7 +47,7 @@ def server_info(server: Server) -> dict[str, Any]:
         "startup_time": startup,
         "effective_max_running_requests_per_dp": server.scheduler.max_running,
         "last_gen_throughput": round(server.counters.last_throughput, 2),
-        "memory_usage": _memory(server),
+        "memory_usage": memory_usage(server),
         "decode_cuda_graph_bs": [1, 2, 4, 8, 12, 16, 24, 32, 40, 48],
         "decode_cuda_graph_memory_gb": round(settings.profile.gpu.graphs_bytes / 2**30, 3),
     }
@@ -197,27 +192,27 @@ async def loads(request: web.Request) -> web.StreamResponse:
     lifetime = counters.lifetime_accept_length
     if request.query.get("format") == "prometheus":
         lines = [
-            f'sglang_num_running_reqs{{dp_rank="0"}} {view["running"]}',
-            f'sglang_num_waiting_reqs{{dp_rank="0"}} {view["waiting"]}',
-            f'sglang_token_usage{{dp_rank="0"}} {view["used"] / scheduler.capacity}',
+            f'sglang_num_running_reqs{{dp_rank="0"}} {view.running}',
+            f'sglang_num_waiting_reqs{{dp_rank="0"}} {view.waiting}',
+            f'sglang_token_usage{{dp_rank="0"}} {view.usage}',
         ]
         if settings.speculative:
             lines.append(f'sglang_spec_accept_length{{dp_rank="0"}} {lifetime or 0.0}')
         return respond(("\n".join(lines) + "\n").encode(), 200, "text/plain; version=0.0.4; charset=utf-8")
-    memory = _memory(server)
+    memory = memory_usage(server)
     load: dict[str, Any] = {
         "timestamp": time.time(),
         "dp_rank": 0,
-        "num_running_reqs": view["running"],
-        "num_waiting_reqs": view["waiting"],
-        "num_waiting_uncached_tokens": view["waiting_uncached"],
-        "num_used_tokens": view["used"],
-        "num_total_tokens": view["used"],
-        "num_active_tokens": view["used"],
+        "num_running_reqs": view.running,
+        "num_waiting_reqs": view.waiting,
+        "num_waiting_uncached_tokens": view.waiting_uncached,
+        "num_used_tokens": view.used,
+        "num_total_tokens": view.used,
+        "num_active_tokens": view.used,
         "num_prealloc_ready_tokens": 0,
         "max_total_num_tokens": scheduler.capacity,
         "max_running_requests": scheduler.max_running,
-        "token_usage": round(view["used"] / scheduler.capacity, 4),
+        "token_usage": round(view.usage, 4),
         "gen_throughput": round(counters.gen_throughput, 2) if metered else 0.0,
         "cache_hit_rate": counters.cache_hit_rate if metered else 0.0,
         "utilization": 0.0,
@@ -252,7 +247,7 @@ async def loads(request: web.Request) -> web.StreamResponse:
         }
     if everything or "queues" in parts:
         load["queues"] = {
-            "waiting": view["waiting"],
+            "waiting": view.waiting,
             "grammar": 0,
             "paused": 0,
             "retracted": 0,
@@ -268,43 +263,3 @@ async def loads(request: web.Request) -> web.StreamResponse:
             "loads": [load],
         }
     )
-
-
-async def health(request: web.Request) -> web.StreamResponse:
-    """`GET /health` and `/health_generate`: at least a second long; 503 while starting or stopping."""
-    server = request.app[SERVER]
-    if server.shutting_down():
-        server.log.line("Health check request received during shutdown. Returning 503.")
-        return respond(b"", 503, None)
-    if not server.ready:
-        return respond(b"", 503, None)
-    if "hang-generate" not in server.faults:
-        server.probe()
-    await asyncio.sleep(min(_HEALTH_S, _HEALTH_S / server.settings.sim.speed))
-    return respond(b"", 503 if server.shutting_down() else 200, None)
-
-
-async def ready(request: web.Request) -> web.StreamResponse:
-    """`GET /ready` and `/ping`: the flag alone."""
-    server = request.app[SERVER]
-    return respond(b"", 200 if server.ready and not server.stopping else 503, None)
-
-
-async def flush_cache(request: web.Request) -> web.StreamResponse:
-    """`GET` or `POST /flush_cache?timeout=S`: 400 while anything runs."""
-    server = request.app[SERVER]
-    try:
-        timeout = float(request.query.get("timeout", 0))
-    except ValueError:
-        timeout = 0.0
-    if timeout > 0:
-        await server.scheduler.wait_idle(timeout)
-    if not server.scheduler.flush():
-        waiting, running = len(server.scheduler.waiting), len(server.scheduler.running)
-        server.log.line(
-            f"Cache not flushed because there are pending requests. #queue-req: {waiting}, #running-req: {running}",
-            scheduler=True,
-        )
-        return respond(b"Flush cache failed.\n", 400, None)
-    server.log.line("Cache flushed successfully!", scheduler=True)
-    return respond(_FLUSHED, 200, None)

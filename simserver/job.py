@@ -98,6 +98,7 @@ class Job:
         self.prefill_done_wall = 0.0
         self.finished_ns = 0
         self.first_due_ns = 0
+        self.end_due_ns = 0
         self.late_max_ns = 0
         self.late_sum_ns = 0
         self.chunks: list[tuple[int, int]] = []

@@ -12,16 +12,8 @@ from simserver import tokenizer
 from simserver.http import SERVER, InvalidBodyError, json_body, json_response, run_stream, run_whole
 from simserver.job import Job, Sampling
 from simserver.state import RefusedError, Server
-from simserver.wire import (
-    ChatStream,
-    Collector,
-    CompletionStream,
-    Shared,
-    StreamOptions,
-    logprobs,
-    spec_details,
-    usage_object,
-)
+from simserver.streams import ChatStream, CompletionStream
+from simserver.wire import Collector, Shared, StreamOptions, logprobs, spec_details, usage_object
 
 _COMPLETION_TOKENS = 16
 

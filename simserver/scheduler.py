@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Any
 
 from simserver.acceptance import context_penalty
-from simserver.counters import Counters, Window
-from simserver.flags import Settings
+from simserver.batch_report import BatchReport, LoadView
+from simserver.counters import Counters
 from simserver.gpus import Gpus
 from simserver.job import Finish, Job
 from simserver.log import ServerLog
 from simserver.prefix_cache import PrefixCache
+from simserver.settings import Settings
 from simserver.timing import decode_seconds, prefill_seconds
 from simserver.truth import Truth
 
@@ -38,7 +38,7 @@ class Scheduler:
         self._settings = settings
         self._cost = settings.profile.cost
         self._speed = settings.sim.speed
-        self._log = log
+        self._report = BatchReport(settings, log, counters)
         self._counters = counters
         self._gpus = gpus
         self._truth = truth
@@ -55,14 +55,8 @@ class Scheduler:
         self._cold = list(_FIRST_PREFILLS_MS)
         self._steps_done = 0
         self._cold_start = settings.faults.number("cold-start")
-        self._last_prefill = counters.window.since = time.perf_counter()
         self._idle = asyncio.Event()
         self._idle.set()
-
-    @property
-    def used_tokens(self) -> int:
-        """KV cache tokens that running requests hold."""
-        return sum(job.context for job in self.running)
 
     @property
     def unfinished(self) -> list[Job]:
@@ -245,8 +239,7 @@ class Scheduler:
         counters.prefill_busy_us += int((due - self._began) * 1e6)
         counters.cache_hit_rate = hits / (hits + new) if hits + new else 0.0
         started = sum(1 for job, _ in plan if job.prefilled == job.cached)
-        self._log_prefill(started, new, hits, due)
-        self._show()
+        self._report.prefill(self.load_view(), started, new, hits, due)
         for job, take in plan:
             job.prefilled += take
             if job.prefilled < job.prompt_length:
@@ -283,7 +276,7 @@ class Scheduler:
         window.rows += rows
         window.correct += correct
         if window.steps >= _LOG_EVERY:
-            self._log_decode(due)
+            self._report.decode(self.load_view(), due)
         if any(job.finish is not None for job in self.running):
             self.running = [job for job in self.running if job.finish is None]
 
@@ -293,6 +286,7 @@ class Scheduler:
         job.emitted = stop
         if stop >= job.limit:
             job.finish = job.ending
+            job.end_due_ns = int(due * 1e9)
             self._end(job, start, stop, due)
         else:
             job.sink.push(job, start, stop)
@@ -335,54 +329,12 @@ class Scheduler:
                 stream.per_token.observe(each)
                 counters.itl.observe(each, job.emitted - 1)
 
-    def _show(self) -> None:
-        counters = self._counters
-        counters.shown_running = len(self.running)
-        counters.shown_waiting = len(self.waiting)
-        counters.shown_used = self.used_tokens
-
-    def _usage(self) -> float:
-        return self.used_tokens / self.capacity if self.capacity else 0.0
-
-    def _log_prefill(self, started: int, new: int, hits: int, due: float) -> None:
-        elapsed = max(1e-6, due - self._last_prefill)
-        self._last_prefill = due
-        pending = sum(job.prompt_length - job.prefilled for job in self.waiting)
-        self._log.line(
-            f"Prefill batch, #new-seq: {started}, #new-token: {new}, #cached-token: {hits}, "
-            f"token usage: {self._usage():.2f}, #running-req: {len(self.running)}, #queue-req: {len(self.waiting)}, "
-            f"#pending-token: {pending}, cuda graph: False, input throughput (token/s): {new / elapsed:.2f}",
-            scheduler=True,
+    def load_view(self) -> LoadView:
+        """Returns how loaded the scheduler is right now."""
+        return LoadView(
+            running=len(self.running),
+            waiting=len(self.waiting),
+            waiting_uncached=sum(job.prompt_length - job.prefilled for job in self.waiting),
+            used=sum(job.context for job in self.running),
+            capacity=self.capacity,
         )
-
-    def _log_decode(self, due: float) -> None:
-        counters = self._counters
-        window = counters.window
-        throughput = window.tokens / max(1e-6, due - window.since)
-        acceptance = ""
-        if self._settings.speculative:
-            counters.accept_length = (window.correct + window.rows) / window.rows
-            proposed = window.rows * max(1, self._settings.draft_tokens - 1)
-            counters.accept_rate = window.correct / proposed
-            counters.lifetime_correct += window.correct
-            counters.lifetime_rows += window.rows
-            acceptance = f"accept len: {counters.accept_length:.2f}, accept rate: {counters.accept_rate:.2f}, "
-        counters.last_throughput = counters.gen_throughput = throughput
-        counters.window = Window(since=due)
-        self._show()
-        size = f"#token: {self.used_tokens}, token usage: {self._usage():.2f}"
-        self._log.line(
-            f"Decode batch, #running-req: {len(self.running)}, {size}, {acceptance}cuda graph: True, gen throughput (token/s): {throughput:.2f}, "
-            f"#queue-req: {len(self.waiting)}",
-            scheduler=True,
-        )
-
-    def load_view(self) -> dict[str, Any]:
-        """Returns what `/v1/loads` reads live."""
-        used = self.used_tokens
-        return {
-            "running": len(self.running),
-            "waiting": len(self.waiting),
-            "waiting_uncached": sum(job.prompt_length - job.prefilled for job in self.waiting),
-            "used": used,
-        }

@@ -13,11 +13,11 @@ from typing import Any
 
 from aiohttp import web
 
-from simserver import exposition, generate_routes, info_routes, openai_routes, sim_routes
-from simserver.flags import Settings
+from simserver import exposition, generate_routes, health_routes, info_routes, openai_routes, sim_routes
 from simserver.gpus import Gpus
-from simserver.http import SERVER, rim
+from simserver.http import SERVER, drop_default_type, rim
 from simserver.log import ServerLog
+from simserver.settings import Settings
 from simserver.state import Server
 
 _KEEP_ALIVE_S = 5.0
@@ -28,6 +28,7 @@ def build_app(server: Server) -> web.Application:
     """Returns the application with all its routes."""
     app = web.Application(middlewares=[rim], client_max_size=_LARGEST_BODY)
     app[SERVER] = server
+    app.on_response_prepare.append(drop_default_type)
     get, post = app.router.add_get, app.router.add_post
     post("/v1/chat/completions", openai_routes.chat)
     post("/v1/completions", openai_routes.completions)
@@ -45,11 +46,11 @@ def build_app(server: Server) -> web.Application:
         get(path, info_routes.get_model_info, allow_head=False)
     get("/v1/loads", info_routes.loads, allow_head=False)
     for path in ("/health", "/health_generate"):
-        get(path, info_routes.health, allow_head=False)
+        get(path, health_routes.health, allow_head=False)
     for path in ("/ready", "/ping"):
-        get(path, info_routes.ready, allow_head=False)
-    get("/flush_cache", info_routes.flush_cache, allow_head=False)
-    post("/flush_cache", info_routes.flush_cache)
+        get(path, health_routes.ready, allow_head=False)
+    get("/flush_cache", health_routes.flush_cache, allow_head=False)
+    post("/flush_cache", health_routes.flush_cache)
     get("/metrics", exposition.metrics, allow_head=False)
     get("/sim/truth", sim_routes.truth, allow_head=False)
     app.router.add_delete("/sim/truth", sim_routes.truth)

@@ -13,11 +13,11 @@ from typing import Any
 from simserver import tokenizer, writing
 from simserver.acceptance import Drafter, sampled
 from simserver.counters import Counters
-from simserver.flags import Settings
 from simserver.gpus import Gpus
 from simserver.job import Job, Sampling, Sink
 from simserver.log import ServerLog
 from simserver.scheduler import Scheduler
+from simserver.settings import Settings
 from simserver.truth import Truth
 
 VERSION = "0.5.23"

@@ -91,6 +91,7 @@ def _record(job: Job, outcome: str, *, text: bool, chunks: bool) -> dict[str, An
         "first_token_ns": job.chunks[0][0] if job.chunks else None,
         "first_tokens": job.chunks[0][1] if job.chunks else None,
         "last_token_ns": job.chunks[-1][0] if job.chunks else None,
+        "end_due_ns": job.end_due_ns or None,
         "end_ns": job.finished_ns or None,
         "writes": len(job.chunks),
         "late_max_s": job.late_max_ns / 1e9,
@@ -123,7 +124,7 @@ class Truth:
         if len(self._finished) == self._finished.maxlen:
             self.forgotten += 1
         job.finished_ns = job.finished_ns or time.perf_counter_ns()
-        job.prompt, job.ids, job.drafter = [], [], None
+        job.prompt, job.drafter = [], None
         self._finished.append((job, outcome))
 
     def clear(self) -> None:
