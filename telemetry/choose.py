@@ -6,6 +6,7 @@ The one rule that matters: the GPUs of this machine are never shown as those of 
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
 from typing import Literal
 from urllib.parse import urlsplit
@@ -14,9 +15,13 @@ import msgspec
 import psutil
 
 from telemetry.dcgm import DcgmSource
+from telemetry.fetch import shown
 from telemetry.ownership import ServerHint
 from telemetry.samples import GpuSample, GpuSource
 from telemetry.simulated import SimulatedSource, is_simulated
+
+ASK_EVERY_S = 2.0
+"""How often a server that does not answer yet is asked whether its GPUs are simulated."""
 
 SourceName = Literal["auto", "nvml", "dcgm", "simulated", "none"]
 
@@ -71,7 +76,7 @@ class NoSource:
 class LocalSource:
     """The GPUs of a server on this machine that may turn out to be simulated as soon as it answers.
 
-    Until then, and for a real server, they are NVML's. Asked anew after each start of the server.
+    Until then, and for a real server, they are NVML's.
     """
 
     def __init__(self, base_url: str, hint: ServerHint, *, pcie_rate: bool) -> None:
@@ -81,6 +86,7 @@ class LocalSource:
         self._hint = hint
         self._source: GpuSource = NvmlSource(hint, pcie_rate=pcie_rate)
         self._decided = False
+        self._ask_at = -math.inf
 
     @property
     def name(self) -> str:
@@ -94,7 +100,8 @@ class LocalSource:
 
     def read(self, t: float) -> GpuSample:
         """Reads once; asks the server once whether its GPUs are simulated, as soon as it answers."""
-        if not self._decided:
+        if not self._decided and t >= self._ask_at:
+            self._ask_at = t + ASK_EVERY_S
             answer = is_simulated(self._base_url)
             self._decided = answer is not None
             if answer:
@@ -116,7 +123,7 @@ def gpu_source(config: TelemetryConfig) -> Choice:
     if name == "dcgm" or (name == "auto" and config.dcgm_url):
         if not config.dcgm_url:
             return _none('no GPU telemetry: source "dcgm" needs the exporter\'s address (dcgm_url)')
-        return Choice(DcgmSource(config.dcgm_url, hint), f"GPUs from DCGM's exporter at {config.dcgm_url}")
+        return Choice(DcgmSource(config.dcgm_url, hint), f"GPUs from DCGM's exporter at {shown(config.dcgm_url)}")
     if name == "simulated" or (name == "auto" and is_simulated(config.base_url)):
         return Choice(SimulatedSource(config.base_url, hint), "the server is simulated, and so are its GPUs")
     if not is_local(config.base_url):

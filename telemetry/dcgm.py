@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from telemetry import exposition, ownership
 from telemetry.exposition import Exposition, Series
-from telemetry.fetch import FetchError, get
+from telemetry.fetch import FetchError, get, shown
 from telemetry.ownership import Device, ServerHint
 from telemetry.samples import GpuReading, GpuSample
 from telemetry.throttle import throttle_names
@@ -71,12 +71,12 @@ class DcgmSource:
         try:
             answer = get(self._url, TIMEOUT_S)
             if answer.status != 200:
-                raise FetchError(f"{self._url}: HTTP {answer.status}")
+                raise FetchError(f"{shown(self._url)}: HTTP {answer.status}")
         except FetchError as error:
             return self._gone(t, f"DCGM exporter: {error}")
         readings = read_gpus(answer.body.decode("utf-8", errors="replace"))
         if not readings:
-            return self._gone(t, f"DCGM exporter: {self._url} names no GPU (DCGM_FI_DEV_...)")
+            return self._gone(t, f"DCGM exporter: {shown(self._url)} names no GPU (DCGM_FI_DEV_...)")
         seen = {gpu.index for gpu in readings}
         missing = tuple(_absent(gpu) for gpu in self._last if gpu.index not in seen)
         gpus = tuple(sorted(readings + missing, key=lambda gpu: gpu.index))

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from telemetry import ownership
-from telemetry.fetch import FetchError, get
+from telemetry.fetch import FetchError, get, shown
 from telemetry.ownership import Device, ServerHint
 from telemetry.samples import GpuReading, GpuSample
 
@@ -66,7 +66,7 @@ class SimulatedSource:
         try:
             answer = get(self._url, TIMEOUT_S)
             if answer.status != 200:
-                raise FetchError(f"{self._url}: HTTP {answer.status}")
+                raise FetchError(f"{shown(self._url)}: HTTP {answer.status}")
             found = msgspec.json.decode(answer.body, type=_Answer)
         except (FetchError, msgspec.MsgspecError) as error:
             gone = tuple(

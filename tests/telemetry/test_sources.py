@@ -185,7 +185,7 @@ async def test_a_server_that_starts_later_may_turn_out_to_be_simulated():
     first = await read(choice.source, 1.0)
     assert first.source == "nvml"
     async with replaying({"/sim/gpus": simulated()}, port):
-        second = await read(choice.source, 2.0)
+        second = await read(choice.source, 3.0)
     assert (second.source, len(second.gpus), choice.source.name) == ("simulated", 8, "simulated")
     choice.source.close()
 
@@ -256,13 +256,22 @@ async def test_fetch_has_one_deadline_for_a_body_that_drips():
     [
         ("ftp://host/x", "not an http:// or https:// address"),
         ("http:///x", "not an http:// or https:// address"),
-        ("http://127.0.0.1:99999/", "99999"),
+        ("http://127.0.0.1:99999/", "not an address that can be asked"),
+        ("http://[::1", "not an address that can be asked"),
         ("http://no-such-host.invalid/", "no-such-host"),
     ],
 )
 def test_fetch_says_what_is_wrong(url: str, words: str):
     with pytest.raises(FetchError, match=words):
         get(url, 5.0)
+
+
+async def test_no_password_in_an_address_is_shown():
+    url = "http://operator:hunter2@127.0.0.1:1/metrics?token=hunter3"
+    choice = await choose(TelemetryConfig(base_url="http://127.0.0.1:1", dcgm_url=url))
+    sample = await read(choice.source)
+    assert "hunter" not in choice.why + (sample.problem or "")
+    assert "http://127.0.0.1:1/metrics" in (sample.problem or "")
 
 
 async def test_fetch_of_something_that_is_no_http():
