@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from loadgen.records import GenerationRequest, Generator
-from loadgen.spec import Calibration, CellSpec, Stop, Workload
+from loadgen.spec import Calibration, CellSpec, Stop, Target, Workload
+from loadgen.target import Prober, count_with
 from loadgen.workload import PromptSource, background_pieces, contents_of, part_key
 from loadgen.workload_filler import estimate_tokens
 from loadgen.workload_tasks import TASKS
@@ -23,6 +24,29 @@ CountTokens = Callable[[str], Awaitable[int | None]]
 SHORT_CONTEXT = 120
 AT_ONCE = 16
 _PROBE_INDEX = 2_000_000_000  # prompts that no cell asks
+
+
+async def calibrate_target(
+    spec: CellSpec, target: Target, generator: Generator, known: Calibration | None = None
+) -> Calibration:
+    """Learns how a server counts the prompts of a cell; see `calibrate`.
+
+    Args:
+        spec: the cell: its workload and context.
+        target: the server, asked at `/tokenize`.
+        generator: runs one or two generations of one token.
+        known: of an earlier cell of the same server.
+
+    Raises:
+        TargetUnreachable: nothing answers.
+        TargetRefused: the key is missing or wrong.
+    """
+    async with Prober(target.base_url, target.api_key) as prober:
+
+        async def count(text: str) -> int | None:
+            return await count_with(prober, target, text)
+
+        return await calibrate(spec, generator, count, known)
 
 
 async def calibrate(
