@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sessions.points import Estimate, Point, PointCells, ratio
+from sessions.state import PresetState
 from tui.metrics import TTFT_P99, Metric, mark_letters
 from tui.view import Facts
 
@@ -32,6 +33,12 @@ class Shown:
     reason: str = ""
     at_most: bool = False
     same: bool = False
+
+
+def pass_counts(preset: PresetState) -> tuple[int, int]:
+    """Returns how many answers of a preset's evals passed, of how many that say something of the model."""
+    judged = [e.problems * e.samples if e.judged is None else e.judged for e in preset.evals]
+    return sum(e.passed for e in preset.evals), sum(judged)
 
 
 def point_cells(facts: Facts, preset: str, context: int, concurrency: int) -> PointCells | None:

@@ -10,6 +10,10 @@ _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of a braille cell's left and right column, from the bottom up."""
 
 
+HOLD_S = 2.5
+"""Seconds for which a reading stands for those that did not come."""
+
+
 def resample(values: Sequence[float | None], points: int) -> list[float | None]:
     """Returns the newest values as exactly so many points, the newest last; missing ones at the front are `None`."""
     kept = list(values[-points:])
@@ -19,7 +23,8 @@ def resample(values: Sequence[float | None], points: int) -> list[float | None]:
 def by_time(times: Sequence[float], values: Sequence[float | None], window_s: float, points: int) -> list[float | None]:
     """Returns the last `window_s` seconds as so many points, each the mean of what falls into it.
 
-    The points' borders are fixed moments, so that a graph moves on once a point and stands still in between.
+    The points' borders are fixed moments, so that a graph moves on once a point and stands still in between. A value
+    holds for `HOLD_S` seconds, because readings once a second do not fall into every point of a second.
 
     Args:
         times: seconds, ascending; `values` at them.
@@ -38,7 +43,13 @@ def by_time(times: Sequence[float], values: Sequence[float | None], window_s: fl
         if value is not None and 0 <= place < points:
             sums[place] += value
             counts[place] += 1
-    return [s / n if n else None for s, n in zip(sums, counts, strict=True)]
+    out: list[float | None] = []
+    held = 0
+    for total, count in zip(sums, counts, strict=True):
+        held = 0 if count else held + 1
+        known = out[-1] if out and held <= max(1, int(HOLD_S / each)) else None
+        out.append(total / count if count else known)
+    return out
 
 
 def area(

@@ -109,8 +109,9 @@ def _stacked(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     if steps:
         places["steps"] = Rect(0, y, width, steps)
         y += steps
-    strip = min(max(4, needs.presets + 1), 10)
-    if wide and not needs.proving and height - 1 - y - gpu_rows - strip >= 6:
+    most = height - 1 - y - gpu_rows - 6
+    strip = min(max(10, needs.presets + 1), most)
+    if wide and not needs.proving and strip >= 4:
         left = width * 6 // 10
         places["strip"] = Rect(0, y, left, strip)
         places["histogram"] = Rect(left + 1, y, width - left - 1, strip)

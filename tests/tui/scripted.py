@@ -221,7 +221,8 @@ def coding(preset: str, t: float, failing: tuple[str, ...] = ()) -> list[AnyEven
                 preset=preset,
                 problem_set="core-5",
                 problems=5,
-                samples=5,
+                samples=1,
+                judged=5,
                 passed=passed,
                 pass_at_1=passed / 5,
                 pass_at_1_ci95=(0.36, 0.98),
@@ -362,13 +363,13 @@ def mid_sweep(*, repeats: int = 1, simulated: bool = True) -> list[AnyEvent]:
     t += 1
     out.append(ev.PhaseChanged(t=t, at=at(t), phase="measuring", preset=running.preset, cell=running))
     out.append(ev.CellStarted(t=t, at=at(t), cell=running, run=running.text))
-    for i in range(60):
-        out.append(gpus(t + i * 0.25, load=0.5 + i % 20 / 42))
-    for i in range(40):
-        speed = min(1.0, i / 14)
-        out.append(progressed(running, t + i * 0.25, i / 65, 1642 * speed + 40 * (i % 3) + 1))
-    out.append(server(t + 10))
-    out.append(decode_log(t + 6))
+    for i in range(64):
+        out.append(gpus(t + i, load=0.55 + min(i, 12) / 30))
+    for i in range(250):
+        speed = min(1.0, i / 40) * (1 - 0.12 * (i % 50 < 6))
+        out.append(progressed(running, t + i * 0.25, i / 400, 1642 * speed + 40 * (i % 3) + 1))
+    out.append(server(t + 63))
+    out.append(decode_log(t + 59))
     return out
 
 

@@ -6,7 +6,7 @@ from tui.cells import shown
 from tui.draw import Line, Span, line, title
 from tui.graph import bar
 from tui.view import Facts
-from tui.words import left, plain_text, right, with_interval
+from tui.words import cut, plain_text, right, width, with_interval
 
 
 def counted_point(facts: Facts) -> tuple[int, int] | None:
@@ -98,7 +98,8 @@ def preset_strip(facts: Facts, cells: int, rows: int) -> list[Line]:
         out.append(
             line(
                 Span(f" {g.here if looked_at else ' '} "),
-                Span(left(plain_text(name, g), longest, g), role),
+                Span(cut(plain_text(name, g), longest, g), role),
+                Span(" " * (longest - width(cut(plain_text(name, g), longest, g)))),
                 Span(figure),
                 Span(s.marks[:1] or " ", "warn"),
                 Span(f" {drawn}", "graph")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessions.review import settings_words
 from sessions.state import PresetState
-from tui.cells import shown
+from tui.cells import pass_counts, shown
 from tui.draw import Line, Span, line, title
 from tui.metrics import ACCEPTANCE, THROUGHPUT
 from tui.view import Facts
@@ -47,10 +47,9 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
     g = facts.glyphs
     name, settings = _columns(cells)
     rate, length = best_of(facts, preset.preset.name)
-    passed = sum(e.passed for e in preset.evals)
-    samples = sum(e.samples for e in preset.evals)
+    passed, judged = pass_counts(preset)
     effect = effect_words(preset, g)
-    pass_text = f"{passed}/{samples}" if samples else g.absent
+    pass_text = f"{passed}/{judged}" if judged else g.absent
     lossless = preset.lossless
     same = f"{lossless.identical}/{lossless.compared}" if lossless else g.absent
     reference = " ref" if preset.preset.name == facts.state.reference else ""
@@ -60,7 +59,7 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
         Span(left(effect.text, 22, g), effect.role),
         Span(right(number(rate), 11, g)),
         Span(right(number(length), 8, g)),
-        Span(right(pass_text, 7, g), "" if passed == samples else "warn"),
+        Span(right(pass_text, 7, g), "" if passed == judged else "warn"),
         Span(
             right(f"{same}{g.hot if lossless and lossless.diverged else ''}", 10, g),
             "bad" if lossless and lossless.diverged else "",
@@ -103,7 +102,8 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
             )
         )
     for e in preset.evals:
-        words = f"{plain_text(e.problem_set, g)}: {e.passed} of {e.samples} passed"
+        judged = e.problems * e.samples if e.judged is None else e.judged
+        words = f"{plain_text(e.problem_set, g)}: {e.passed} of {judged} passed"
         if e.pass_at_1_ci95 is not None:
             words += f", pass@1 {share(e.pass_at_1)} ({share(e.pass_at_1_ci95[0])} to {share(e.pass_at_1_ci95[1])})"
         out.append(line(Span(" eval      ", "muted"), Span(words), Span(f"  in {e.sandbox}", "muted")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sessions.state import PresetState
+from tui.cells import pass_counts
 from tui.draw import Line, Span, fit, line, line_width
 from tui.view import Facts
 from tui.words import cut, plain_text
@@ -52,15 +53,14 @@ def _chip(facts: Facts, number: int, preset: PresetState, longest: int) -> list[
         "not-in-effect": (f"{g.failed} not in effect", "bad"),
         "skipped": (f"{g.skipped} skipped", "muted"),
     }.get(preset.status, ("", "muted"))
-    passed = sum(e.passed for e in preset.evals)
-    samples = sum(e.samples for e in preset.evals)
+    passed, judged = pass_counts(preset)
     spans = [
         Span(f" {key} ", "key" if looked_at else "muted"),
         Span(name, "picked" if looked_at else ""),
         Span(f" {sign}" if sign else "", role),
     ]
-    if samples:
-        spans.append(Span(f" {passed}/{samples}", "good" if passed == samples else "warn"))
+    if judged:
+        spans.append(Span(f" {passed}/{judged}", "good" if passed == judged else "warn"))
     if preset.lossless is not None and preset.lossless.diverged:
         spans.append(Span(f" {g.hot}text differs", "bad"))
     return spans

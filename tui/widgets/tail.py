@@ -17,7 +17,11 @@ def news_line(facts: Facts, news: News) -> Line:
     sign = {"info": " ", "good": g.good, "warning": g.hot, "error": g.failed}[news.level]
     when = time_of_day(news.at) or clock(news.t)
     role = _ROLES[news.level]
-    return line(Span(f" {when} ", "muted"), Span(f"{sign} ", role), Span(plain_text(news.words, g, 600), role))
+    return line(
+        Span(f" {when} ", "muted"),
+        Span(f"{sign} ", role),
+        Span(plain_text(news.words, g, 600), "" if news.level == "good" else role),
+    )
 
 
 def wanted_news(facts: Facts) -> list[News]:
