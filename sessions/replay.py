@@ -15,7 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, Self
 
 import msgspec
 
@@ -213,6 +213,12 @@ class Replay:
         """Closes the files."""
         for file in self._files:
             file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class ReplaySource:
