@@ -174,7 +174,7 @@ class EventDecoder:
         return events
 
     def _check(self) -> None:
-        if len(self._line) + len(self._data or b"") > self._limit:
+        if len(self._line) + len(self._data or b"") + len(self._name) > self._limit:
             raise EventTooLong(self._limit)
 
     def _take_line(self, line: bytes, events: list[Event]) -> None:
@@ -192,12 +192,10 @@ class EventDecoder:
             else:
                 self._data += b"\n"
                 self._data += value
-            if len(self._data) > self._limit:
-                raise EventTooLong(self._limit)
         elif field == b"event":
-            if len(value) > self._limit:
-                raise EventTooLong(self._limit)
             self._name = value.decode("utf-8", "replace")
+        if len(self._data or b"") + len(self._name) > self._limit:
+            raise EventTooLong(self._limit)
 
     def _dispatch(self, events: list[Event]) -> None:
         if self._data is not None:

@@ -109,14 +109,14 @@ def fuzz(inputs: int, seed: int) -> FuzzResult:
                 too_long = True
                 result.refused += 1
             else:
-                assert decoder.buffered_bytes <= LIMIT, f"{decoder.buffered_bytes} bytes kept of {data!r}"
+                assert decoder.buffered_bytes <= LIMIT, f"{decoder.buffered_bytes} bytes kept of {data[:200]!r}"
                 result.kept_most = max(result.kept_most, decoder.buffered_bytes)
         reading.end()
         reading.failure()
         reading.chunks(0)
         if not too_long:
             whole = EventDecoder(1 << 20)
-            assert whole.feed(data) + whole.end() == events + decoder.end(), f"cuts change the events of {data!r}"
+            assert whole.feed(data) + whole.end() == events + decoder.end(), f"cuts change the events of {data[:200]!r}"
     return result
 
 

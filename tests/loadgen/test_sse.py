@@ -77,6 +77,7 @@ def test_an_end_without_data_gives_nothing(rest: bytes) -> None:
         [b":" + b"x" * 50] * 30,
         [b"event: " + b"x" * 2000],
         [b"event: " + b"x" * 2000 + b"\n"],
+        [b"event: " + b"x" * 600 + b"\n", b"data: " + b"x" * 600 + b"\n"],
         [b"data: " + b"x" * 2000 + b"\n\n"],
         [b"data: " + b"x" * 2000 + b"\r\n\r\n"],
     ],
