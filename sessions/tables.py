@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,8 @@ _FILES: dict[TableName, tuple[str, type[msgspec.Struct]]] = {
 TABLES: tuple[TableName, ...] = tuple(_FILES)
 _NEVER_NEGATIVE = ("ttft", "ttfo", "e2e", "n_out", "prompt_tokens", "fetch_s", "poll_s", "run_s")
 _PARQUET_SMALLEST = 12
+_FULL = 1 << 17
+"""Bytes; a disk with less room than this is what made a write fail."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -227,8 +230,8 @@ def sink(frame: pl.LazyFrame, path: Path, form: Literal["parquet", "csv", "json"
                 frame.sink_ndjson(temporary)
         temporary.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        number = getattr(error, "errno", None)
-        if number in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or shutil.disk_usage(path.parent).free < _FULL:  # Polars' own words do not say it
             raise DiskFull(f"{path}: no room on the disk for this file; the log is untouched") from error
         raise SessionError(f"{path}: cannot be written: {error}") from error
     finally:
