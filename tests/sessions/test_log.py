@@ -199,7 +199,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
         import subprocess, sys
         from pathlib import Path
         root = Path(sys.argv[1])
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(root)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=640k", "none", str(root)], check=True)
         from sessions.errors import DiskFull
         from sessions.events import NoteAdded
         from sessions.folder import create, describe_host
@@ -209,7 +209,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
         from tests.sessions.made import request
         folder = create(root, "full", describe_host("full"))
         ballast = root / "ballast"
-        ballast.write_bytes(b"x" * 150_000)
+        ballast.write_bytes(b"x" * 450_000)
         told = 0
         with SessionLog(folder) as log:
             for i in range(2000):
