@@ -16,6 +16,7 @@ from evals.judge import SavedAnswer, judge_answer
 from evals.problems import Problem, ProblemSet
 from evals.sandbox import TIMEOUT_S, Sandbox
 from evals.statistics import pass_at_k, wilson_interval
+from evals.together import together
 from evals.verdicts import EvalSummary, Extraction, Judgement, Verdict
 from loadgen.records import Generation, GenerationRequest, Generator, Message, Route
 
@@ -102,13 +103,9 @@ async def run_coding_eval(
         on_judgement(judgement)
         return judgement
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(number, problem, sample))
-            for number, problem in enumerate(problem_set.problems)
-            for sample in range(samples)
-        ]
-    judgements = [task.result() for task in tasks]
+    judgements = await together(
+        one(number, problem, sample) for number, problem in enumerate(problem_set.problems) for sample in range(samples)
+    )
     summary = summarise(
         judgements,
         preset=preset,

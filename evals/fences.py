@@ -62,18 +62,19 @@ def language_of(info: str) -> str:
 
 
 def body_text(raw: str, lead: str) -> str:
-    """Takes the indentation (and quote marks) of the opening fence off every line of a block's body."""
+    """Takes the indentation (and quote marks) of the opening fence off every line of a block's body.
+
+    Where a line is indented less than the fence, only so much is taken off all: relative indentation stays.
+    """
     quoted = ">" in lead
     width = _width(_QUOTE.sub("", lead) if quoted else lead)
     lines = []
     for line in raw.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         text = _QUOTE.sub("", line) if quoted else line
         indent = len(text) - len(text.lstrip(" \t"))
-        expanded = text[:indent].expandtabs(_TAB)
-        if width and expanded:
-            text = expanded[min(width, len(expanded)) :] + text[indent:]
-        lines.append(text if text.strip() else "")
-    return "\n".join(lines)
+        lines.append((text[:indent].expandtabs(_TAB) if width else text[:indent], text[indent:]))
+    width = min([width, *(len(indent) for indent, text in lines if text)])
+    return "\n".join(indent[width:] + text if text else "" for indent, text in lines)
 
 
 def scan(text: str) -> Scan:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from evals.lossless_prompts import PROMPTS
+from evals.together import together
 from evals.verdicts import LosslessDifference, LosslessSummary
 from loadgen.records import Generation, GenerationRequest, Generator, Message, Route
 
@@ -97,9 +98,7 @@ async def run_lossless(
         on_generation(index, generation)
         return index, greedy_text(generation)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(index, prompt)) for index, prompt in enumerate(prompts)]
-    found = dict(task.result() for task in tasks)
+    found = dict(await together(one(index, prompt) for index, prompt in enumerate(prompts)))
     return {index: text for index, text in found.items() if text is not None}
 
 
