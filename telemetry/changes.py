@@ -14,9 +14,9 @@ def gpu_changes(before: GpuSample | None, now: GpuSample) -> tuple[str, ...]:
     elif problem_before and not now.problem:
         lines.append("GPU telemetry is back")
     known = {gpu.index: gpu for gpu in before.gpus} if before else {}
-    monitored = bool(now.problem) or bool(problem_before)
+    told = bool(now.problem or problem_before)  # a problem means that no GPU can be read: one line for all
     for gpu in now.gpus:
-        lines.extend(_changes_of(known.get(gpu.index), gpu, told=monitored))
+        lines.extend(_changes_of(known.get(gpu.index), gpu, told=told))
     if now.ours_warning and now.ours_warning != (before.ours_warning if before else None):
         lines.append(now.ours_warning)
     return tuple(lines)
@@ -38,7 +38,7 @@ def server_changes(before: ServerSample | None, now: ServerSample) -> tuple[str,
 def _changes_of(before: GpuReading | None, now: GpuReading, *, told: bool) -> list[str]:
     lines: list[str] = []
     state_before = before.state if before else "ok"
-    if now.state != state_before and not (told and "absent" in (now.state, state_before)):
+    if now.state != state_before and not told:
         what = {"ok": "answers again", "lost": "is lost", "absent": "can't be read"}[now.state]
         lines.append(f"GPU {now.index} {what}" + (f": {now.note}" if now.note and now.state != "ok" else ""))
     if now.xid is not None and now.xid != (before.xid if before else None):

@@ -113,7 +113,7 @@ class NvmlSource:
         self._take_events()
         started = time.monotonic()
         readings = tuple(self._read_gpu(gpu, t, started, retry_absent=retry_absent) for gpu in self._gpus)
-        if all(reading.state == "absent" for reading in readings):
+        if all(reading.state != "ok" for reading in readings):
             failures = [gpu.handle.failed for gpu in self._gpus if gpu.handle.failed is not None]
             self._stop_for(t, failures[0] if failures else pynvml.NVML_ERROR_UNKNOWN)
             return self._sample(t, readings)
@@ -158,7 +158,7 @@ class NvmlSource:
         self._retry_pause_s = min(2 * self._retry_pause_s, RETRY_MAX_S)
 
     def _stop_for(self, t: float, number: int) -> None:
-        """Every device fails: ends this use of the library, to begin anew after a pause that grows."""
+        """No device can be read: ends this use of the library, to begin anew after a pause that grows."""
         self._shut_down()
         self._later(t, nvml.words(number))
 

@@ -146,6 +146,26 @@ def test_a_lost_gpu_is_a_state_and_is_asked_rarely(probe: Start, nvml_state: Stu
     assert gpu_changes(samples[-1], back) == ("GPU 5 answers again",)
 
 
+def test_all_gpus_lost_is_one_line_and_the_library_is_started_again(
+    probe: Start, nvml_state: StubState, tmp_path: Path
+):
+    process = probe()
+    good = process.read(0.0)
+    nvml_state.fail("*", "GPU_IS_LOST")
+    nvml_state.log = tmp_path / "calls"
+    nvml_state.write()
+    gone = [process.read(float(t)) for t in range(1, 30)]
+    assert all(gpu.state == "lost" for sample in gone for gpu in sample.gpus)
+    news = [line for a, b in zip([good, *gone], gone, strict=False) for line in gpu_changes(a, b)]
+    assert news == ["GPU monitoring lost: GPU is lost: it has fallen off the bus"]
+    assert [call for call in nvml_state.calls() if "Init" in call] == ["nvmlInitWithFlags -1"] * 2  # at 6 and 16 s
+    nvml_state.rules.clear()
+    nvml_state.write()
+    back = process.read(40.0)
+    assert [gpu.state for gpu in back.gpus] == ["ok"] * COUNT
+    assert gpu_changes(gone[-1], back) == ("GPU telemetry is back",)
+
+
 def test_a_gpu_lost_before_the_start(probe: Start, nvml_state: StubState):
     nvml_state.fail("*", "GPU_IS_LOST", 0)
     process = probe()
