@@ -101,10 +101,10 @@ class StartWatch:
         cause = self.log.cause
         if cause is not None and cause.decisive:
             return cause.kind, cause.words
-        if status.state == "failed":
-            return status.cause or "exited", status.words
         if status.restarts >= self._limits.crash_loop:
             return "crash loop", f"crash loop: started again {status.restarts} times and never ready; {status.words}"
+        if status.state == "failed":
+            return status.cause or "exited", status.words
         now = asyncio.get_running_loop().time()
         if status.state != "stopped":
             self._stopped_since = None

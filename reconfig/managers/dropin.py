@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from reconfig.managers.protocol import ManagerError
-from reconfig.managers.running import run
+from reconfig.managers.running import not_permitted, run
 
 LIMIT_S = 20.0
 
@@ -96,7 +96,10 @@ class DropIn:
     async def _command(self, *words: str, given: bytes | None = None) -> None:
         ran = await run([*self._before, *words], limit_s=LIMIT_S, given=given)
         if ran.status != 0:
-            raise ManagerError(f"{' '.join([*self._before, *words])}: {ran.said}")
+            said = f"{' '.join([*self._before, *words])}: {ran.said}"
+            if not_permitted(ran):
+                raise ManagerError(f"not permitted: {said}: correct write in [server.manager]", "permission")
+            raise ManagerError(said)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
@@ -27,6 +29,17 @@ class Ran(msgspec.Struct, frozen=True):
         return plain(" ".join(text.split("\n")[-3:])) or f"exit status {self.status}"
 
 
+_NOT_PERMITTED = re.compile(
+    r"(?i)access denied|permission denied|authentication (is )?required|not permitted|password is required|"
+    r"may not run sudo|must be root|failed to connect to bus"
+)
+
+
+def not_permitted(ran: Ran) -> bool:
+    """Whether a command failed for want of rights, by what it said."""
+    return _NOT_PERMITTED.search(ran.said) is not None
+
+
 async def run(
     command: Sequence[str], *, limit_s: float, given: bytes | None = None, env: Mapping[str, str] | None = None
 ) -> Ran:
@@ -46,9 +59,11 @@ async def run(
         async with asyncio.timeout(limit_s):
             out, err = await process.communicate(given)
     except TimeoutError:
-        raise ManagerError(f"{' '.join(command)}: no end after {limit_s:.0f} s") from None
-    finally:
         await _end(process)
+        raise ManagerError(f"{' '.join(command)}: no end after {limit_s:.0f} s") from None
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
     return Ran(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
@@ -87,8 +102,9 @@ async def _spawn(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
+    # The whole group: what the command started itself (ssh, nsenter) may hold the other end of our pipes.
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
         # Shielded, so that a cancelled caller still collects the process it started.
         await asyncio.shield(process.wait())

@@ -18,16 +18,12 @@ from reconfig.managers.config import SystemdConfig
 from reconfig.managers.dropin import DropIn
 from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus, State
 from reconfig.managers.quoting import as_shell_line, systemd_command, systemd_environment
-from reconfig.managers.running import Ran, follow, run
+from reconfig.managers.running import Ran, follow, not_permitted, run
 
 COMMAND_LIMIT_S = 20.0
 LINGER_S = 1.0
 _SHOWN = (
     "LoadState,ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,ExecMainStatus,ExecMainCode,LoadError,Job"
-)
-_NOT_PERMITTED = re.compile(
-    r"(?i)access denied|permission denied|authentication (is )?required|not permitted|password is required|"
-    r"may not run sudo|must be root"
 )
 _NOT_FOUND = re.compile(r"(?i)not found|not loaded|no such file|does not exist")
 
@@ -254,7 +250,7 @@ class SystemdManager:
 
 
 def _said_no(command: str, ran: Ran) -> ManagerError:
-    if _NOT_PERMITTED.search(ran.said):
+    if not_permitted(ran):
         cure = 'run as root, or put sudo before it: systemctl = ["sudo", "-n", "systemctl"] in [server.manager]'
         return ManagerError(f"not permitted: {command}: {ran.said}: {cure}", "permission")
     if _NOT_FOUND.search(ran.said):
