@@ -192,7 +192,7 @@ class NvmlSource:
     def _read_gpu(self, gpu: _Gpu, t: float, started: float, *, retry_absent: bool) -> GpuReading:
         handle = gpu.handle
         if gpu.lost is not None and t < gpu.ask_again_at:
-            return GpuReading(**_identity(gpu.device), state="lost", note=gpu.lost)
+            return GpuReading(**_identity(gpu.device), state="lost", note=gpu.lost, xid=gpu.xid)
         handle.begin(retry_absent=retry_absent)
         if gpu.device.uuid is None and gpu.device.pci_bus_id is None:
             gpu.identify()

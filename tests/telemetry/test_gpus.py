@@ -194,6 +194,9 @@ def test_xid_events_arrive_once_and_stay(probe: Start, nvml_state: StubState):
     assert gpu_changes(before, after) == ("GPU 6: XID 79 reported by the driver",)
     later = process.read(2.0)
     assert later.gpus[6].xid == 79
+    nvml_state.fail("*", "GPU_IS_LOST", 6)
+    nvml_state.write()
+    assert [process.read(t).gpus[6].xid for t in (3.0, 4.0)] == [79, 79]  # why it is lost stays in sight
     assert gpu_changes(after, later) == ()
 
 

