@@ -300,7 +300,7 @@ class ReplaySource:
         loop = asyncio.get_running_loop()
         shown: SessionState | None = None
         since = loop.time()
-        while not self._closed:
+        while True:
             if self._replay.state is not shown:
                 shown = self._replay.state
                 yield shown
@@ -310,6 +310,8 @@ class ReplaySource:
                     await self._moved.wait()
             except TimeoutError:
                 pass
+            if self._closed:
+                return
             now = loop.time()
             if self._replay.at_end:
                 self._replay.extend()

@@ -262,7 +262,6 @@ def make_session(
                         )
                     )
                 done += 1
-                log.sync()
         if end:
             log.append(ev.SessionEnded(t=t, at=at(), status="finished", words="all cells done"))
     return folder
