@@ -6,12 +6,15 @@ Times are seconds since the session's start, as in the records.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 import msgspec
 
 from loadgen.records import RequestRecord
 from loadgen.spec import CellSpec, ClosedLoop
+
+SAME_STEP_SHARE = 0.25  # of the usual time between chunks: what arrives closer than that was handed out together
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +85,7 @@ def cut_phases(records: Sequence[RequestRecord], spec: CellSpec) -> Phases | Non
     end = max(working_end(r) for r in requests)
     if isinstance(spec.arrival, ClosedLoop):
         steady_start = _all_slots_answering(requests, spec.concurrency)
-        steady_end = _first_idle_slot(requests, spec.concurrency)
+        steady_end = _end_of_step(requests, _first_idle_slot(requests, spec.concurrency))
     else:
         steady_start = _start_forgotten(requests)
         steady_end = requests[-1].t_send
@@ -113,6 +116,27 @@ def _first_idle_slot(requests: Sequence[RequestRecord], concurrency: int) -> flo
     if len(last_of_slot) < concurrency:
         return None
     return min(last_of_slot.values())
+
+
+def _end_of_step(requests: Sequence[RequestRecord], end: float | None) -> float | None:
+    """The last chunk that belongs to the same step of the server as the one that ended the first slot's work.
+
+    A server hands out the tokens of a step to all streams at once, and they are read one after the other. Without this
+    the window would have that step's time and, of its tokens, whatever happened to be read first.
+    """
+    if end is None:
+        return None
+    running = [r for r in requests if r.t_send < end and r.chunks and r.t_send + r.chunks[-1].t >= end]
+    gaps = [gap for r in running for gap in _gaps(r)]
+    if not gaps:
+        return end
+    limit = end + SAME_STEP_SHARE * median(gaps)
+    arrivals = (r.t_send + c.t for r in running for c in r.chunks)
+    return max((t for t in arrivals if end <= t <= limit), default=end)
+
+
+def _gaps(record: RequestRecord) -> list[float]:
+    return [b.t - a.t for a, b in pairwise(record.chunks)]
 
 
 def _start_forgotten(requests: Sequence[RequestRecord]) -> float | None:

@@ -67,3 +67,12 @@ def test_open_loop_leaves_out_a_median_answer_and_what_follows_the_arrivals() ->
 def test_no_request_no_phase() -> None:
     assert cut_phases([], cell(1)) is None
     assert steady_window([], cell(1)) is None
+
+
+def test_chunks_of_the_same_step_belong_to_the_window() -> None:
+    """Both streams get their chunks at the same time; the other one's is read a moment after the end."""
+    ended = ok(0.0, (1.0, 1), (2.0, 3), (3.0, 3), slot=0)
+    going_on = ok(0.0, (1.0, 1), (2.001, 3), (3.001, 3), (4.001, 3), slot=1)
+    assert steady_window([ended, going_on], cell(2)) == (1.0, 3.001)
+    later = ok(0.0, (1.0, 1), (2.4, 3), (3.4, 3), (4.4, 3), slot=1)
+    assert steady_window([ended, later], cell(2)) == (1.0, 3.0)
