@@ -2,7 +2,8 @@
 
 Only cells vote that have figures and no mark that voids them. Overall is the geometric mean of ratios to the
 reference, weighted as the operator says, over the matrix points at which every candidate votes, so that nobody wins by
-what others were not measured at. Candidates are the presets that vote at half or more of the points the reference does.
+what others were not measured at. Candidates are the presets that vote at three quarters or more of the points that the
+reference votes at.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sessions.points import (
 )
 from sessions.state import SessionState
 
-CANDIDATE_SHARE = 0.5
+CANDIDATE_SHARE = 0.75
 """Share of the reference's points at which a preset must vote to be recommended overall."""
 
 BY: dict[str, Metric] = {"throughput": THROUGHPUT, "per-user": PER_USER}
