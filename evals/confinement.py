@@ -5,6 +5,7 @@ A `Way` is one complete way; `ways()` lists those that could work, best first, a
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -116,11 +117,10 @@ def launch(way: Way, reports: int, limits: dict[str, int], filter_fd: int | None
         limits: resource limits that the program sets on itself before it reads anything.
         filter_fd: descriptor from which bubblewrap reads the seccomp filter; for the level `bwrap` only.
     """
-    here = Path(__file__).parent
-    program = (here / "inside.py").read_text(encoding="utf-8")
+    program = _source("inside.py")
     call = f"run({reports}, {limits!r})"
     if way.level == "landlock":
-        program = (here / "landlock.py").read_text(encoding="utf-8") + "\n" + program
+        program = f"{_source('landlock.py')}\n{program}"
         folders = tuple(f"/{name}" for name in ("usr", *_SYSTEM_FOLDERS)) + ((way.prefix,) if way.prefix else ())
         bpf = syscall_filter.compiled(may_execute=False)
         call = f"run({reports}, {limits!r}, lambda: confine({folders!r}, {_DEVICES!r}, {bpf!r}))"
@@ -135,6 +135,11 @@ def launch(way: Way, reports: int, limits: dict[str, int], filter_fd: int | None
         pass_fds=(reports, filter_fd),
         drop_to=way.drop_to,
     )
+
+
+@functools.cache
+def _source(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def _bubblewrap(way: Way, filter_fd: int) -> list[str]:

@@ -12,7 +12,6 @@ import secrets
 import selectors
 import signal
 import subprocess
-import threading
 import time
 
 import msgspec
@@ -28,26 +27,22 @@ _END_LIMIT_S = 5.0
 
 
 class Stopper:
-    """Ends a run from another thread."""
+    """Ends a run from another thread. Close it when the run is over."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self.stopped = False
+        self._signal = os.eventfd(0, os.EFD_CLOEXEC)
 
-    def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Names the process to end; ends it at once when the stop came first."""
-        with self._lock:
-            self._process = process
-            if self.stopped:
-                process.kill()
+    def fileno(self) -> int:
+        """Readable once the run is to stop."""
+        return self._signal
 
     def stop(self) -> None:
-        """Kills the run's process; everything in its sandbox goes with it."""
-        with self._lock:
-            self.stopped = True
-            if self._process is not None:
-                self._process.kill()
+        """Asks the run to end now; it kills its process, and everything in its sandbox goes with it."""
+        os.eventfd_write(self._signal, 1)
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        os.close(self._signal)
 
 
 def run(
@@ -78,9 +73,7 @@ def run(
         if filter_fd is not None:
             os.close(filter_fd)
     with process:
-        if stopper is not None:
-            stopper.watch(process)
-        return _Run(process, reports_out, program, timeout_s, started).to_its_end()
+        return _Run(process, reports_out, program, timeout_s, started, stopper).to_its_end()
 
 
 def _start(start: confinement.Launch) -> subprocess.Popen[bytes]:
@@ -112,7 +105,13 @@ class _Run:
     """The conversation with one process."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], reports: int, program: Program, timeout_s: float, started: float
+        self,
+        process: subprocess.Popen[bytes],
+        reports: int,
+        program: Program,
+        timeout_s: float,
+        started: float,
+        stopper: Stopper | None,
     ) -> None:
         assert process.stdin is not None and process.stdout is not None
         self._process = process
@@ -132,6 +131,8 @@ class _Run:
         self._output_bytes = 0
         self._ended: RunResult | None = None
         self._selector = selectors.DefaultSelector()
+        if stopper is not None:
+            self._selector.register(stopper, selectors.EVENT_READ, self._stopped)
 
     def to_its_end(self) -> RunResult:
         """Talks until the program reports, leaves, or runs out of time; then ends it and collects its output."""
@@ -157,6 +158,9 @@ class _Run:
 
     def _over(self) -> bool:
         return self._ended is not None
+
+    def _stopped(self) -> None:
+        self._ended = RunResult(status="exited", message="stopped from outside")
 
     def _out_of_time(self) -> RunResult:
         if self._ready_at is None:
@@ -252,6 +256,10 @@ class _Run:
         ended = time.monotonic()
         self._process.kill()
         self._process.wait()
+        if self._stdin in self._selector.get_map():
+            self._selector.unregister(self._stdin)
+        assert self._process.stdin is not None
+        self._process.stdin.close()  # ends a program that bubblewrap had not yet tied to its own life
         deadline = time.monotonic() + _END_LIMIT_S
         while self._output_bytes < OUTPUT_DRAINED and (left := deadline - time.monotonic()) > 0:
             if self._stdout not in self._selector.get_map():

@@ -146,6 +146,8 @@ class Sandbox:
         except asyncio.CancelledError:
             stopper.stop()
             raise
+        finally:
+            job.add_done_callback(lambda _: stopper.close())
 
     def run_blocking(
         self, program: Program, *, timeout_s: float = TIMEOUT_S, memory_bytes: int | None = None
