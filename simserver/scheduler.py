@@ -7,6 +7,7 @@ not make the simulated server slower. What comes out late is counted; a process 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 
@@ -27,6 +28,8 @@ _TURN_S = 0.004
 _LOG_EVERY = 40
 _FIRST_PREFILLS_MS = (450.0, 180.0, 60.0)
 _FIRST_STEPS = 24
+_AFTER_FLUSH_MS = 60.0
+_JITTER = 0.02
 
 
 class Scheduler:
@@ -54,6 +57,7 @@ class Scheduler:
         self._timer: asyncio.TimerHandle | None = None
         self._cold = list(_FIRST_PREFILLS_MS)
         self._steps_done = 0
+        self._jitter = random.Random(settings.sim.seed)
         self._cold_start = settings.faults.number("cold-start")
         self._idle = asyncio.Event()
         self._idle.set()
@@ -113,6 +117,7 @@ class Scheduler:
         if self.running or self.waiting:
             return False
         self.cache.clear()
+        self._cold = [_AFTER_FLUSH_MS]
         self._counters.reset_acceptance()
         return True
 
@@ -158,7 +163,7 @@ class Scheduler:
             return
         if self._settings.faults.number("gpu-throttle") is not None:
             seconds *= 1.2
-        self._due = start + seconds / self._speed
+        self._due = start + seconds * self._jitter.lognormvariate(0.0, _JITTER) / self._speed
         self._busy = True
         for job, _ in self._pass or ():
             if not job.started_ns:

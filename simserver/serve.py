@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ from simserver.settings import Settings
 from simserver.state import Server
 
 _KEEP_ALIVE_S = 5.0
+# Collections over many live requests would show as late steps.
+_GC_THRESHOLDS = (50_000, 20, 100)
 _LARGEST_BODY = 64 * 2**20
 
 
@@ -99,6 +102,8 @@ async def serve(settings: Settings, log: ServerLog, gpus: Gpus, startup_time: di
     await runner.setup()
     await web.SockSite(runner, sock, backlog=2048, shutdown_timeout=0.5).start()
     log.uvicorn(f"Uvicorn running on http://{host}:{sock.getsockname()[1]} (Press CTRL+C to quit)")
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
     warming = asyncio.create_task(_warm_up(server))
     await stop.wait()
     server.stopping = True

@@ -112,7 +112,7 @@ class Server:
         self.check_length(len(pieces), sampling)
         job = Job(rid, pieces, sampling, sink)
         settings = self.settings
-        seed = f"{settings.sim.seed}|{question}"
+        seed = f"{settings.sim.seed}|{prompt_text}"
         if sampling.temperature > 0:
             self._draws += 1
             seed += f"|{sampling.temperature}|{self._draws if sampling.seed is None else sampling.seed}"

@@ -1,4 +1,4 @@
-"""`/metrics` beside the recorded page: the same names, types and labels, and counters that move when the real ones do."""
+"""`/metrics` beside the recorded page: same names, types and labels, and counters that move when the real ones do."""
 
 from __future__ import annotations
 
