@@ -27,6 +27,15 @@ WARMUP_INDEX = 1_000_000_000
 """Warm-up prompts are numbered from here, so that none equals a measured one."""
 
 
+async def _until(due_ns: int) -> None:
+    """Sleeps until a time, never less: the loop's timers count in milliseconds and may be early."""
+    while True:
+        left_ns = due_ns - time.perf_counter_ns()
+        if left_ns <= 0:
+            return
+        await asyncio.sleep(left_ns / 1e9)
+
+
 class Prompts(Protocol):
     """Whatever makes the requests of a cell."""
 
@@ -103,7 +112,7 @@ class CellRun:
             How this process fared.
         """
         self._start_ns = start_ns
-        await asyncio.sleep(max(0.0, (start_ns - time.perf_counter_ns()) / 1e9))
+        await _until(start_ns)
         self._lag.start()
         beats = asyncio.get_running_loop().create_task(self._beat())
         try:
@@ -174,7 +183,7 @@ class CellRun:
             if not self._owns(number):
                 continue
             due_ns = self._start_ns + int(offset * 1e9)
-            await asyncio.sleep(max(0.0, (due_ns - time.perf_counter_ns()) / 1e9))
+            await _until(due_ns)
             await turn.acquire()
             if self._enough.is_set():
                 break

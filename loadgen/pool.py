@@ -286,6 +286,12 @@ class WorkerPool:
     async def close(self) -> None:
         """Ends the processes; their running requests are aborted."""
         processes, self._processes = self._processes, []
+        closed = WorkerLost("the load processes were closed")
+        for _, future in self._ones.values():
+            if not future.done():
+                future.set_exception(closed)
+        if self._cell is not None:
+            self._cell.fail(closed)
         await asyncio.gather(*(process.close() for process in processes))
 
     async def retarget(self, target: Target) -> None:

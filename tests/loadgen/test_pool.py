@@ -1,0 +1,350 @@
+"""Load processes: real ones, against a server that knows what it served."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from loadgen.errors import CellError, WorkerLost
+from loadgen.pool import WorkerPool
+from loadgen.records import Generation, GenerationRequest, Message, Outcome, RequestRecord
+from loadgen.spec import CellProgress, CellSpec, Constant, Poisson, Stop, Target, WorkerHealth, Workload
+from tests.loadgen.token_server import TokenServer, token_server
+
+LIMIT_S = 30.0
+
+
+@asynccontextmanager
+async def pool_for(served: TokenServer, workers: int = 1) -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(workers, time.perf_counter_ns(), Target(base_url=served.url, model="m"))
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def cell(concurrency: int = 4, **changes: Any) -> CellSpec:
+    given: dict[str, Any] = {"cell": "c", "context": 60, "max_tokens": 8, "stop": Stop(requests=12)}
+    return CellSpec(concurrency=concurrency, **(given | changes))
+
+
+class Seen:
+    """What a cell reported."""
+
+    def __init__(self) -> None:
+        self.records: list[RequestRecord] = []
+        self.progress: list[CellProgress] = []
+        self.texts: list[Generation] = []
+
+    async def run(self, pool: WorkerPool, spec: CellSpec) -> WorkerHealth:
+        async with asyncio.timeout(LIMIT_S):
+            return await pool.run_cell(spec, self.records.append, self.progress.append, self.texts.append)
+
+    @property
+    def measured(self) -> list[RequestRecord]:
+        return [record for record in self.records if record.purpose == "cell"]
+
+
+def workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "loadgen.worker" in child.cmdline()]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_a_cell_is_spread_exactly(count: int) -> None:
+    async with token_server() as served, pool_for(served, count) as pool:
+        seen = Seen()
+        health = await seen.run(pool, cell(warmup_requests=3))
+        assert Counter(record.purpose for record in seen.records) == {"cell": 12, "warmup": 3}
+        assert all(record.valid for record in seen.records), seen.records[0].error
+        assert len(served.asked) == len({body["rid"] for body in served.asked}) == 15
+        assert len({body["messages"][0]["content"] for body in served.asked}) == 15
+        slots = {record.slot: record.worker for record in seen.measured}
+        assert slots == {slot: slot % count for slot in range(4)}
+        shares = Counter(record.worker for record in seen.measured)
+        assert shares == Counter(number % 4 % count for number in range(12))
+        assert health.workers == count
+        assert health.streams_open_max <= 4
+        assert (health.loop_lag_p99_s >= 0, health.cpu_share > 0) == (True, True)
+
+
+async def test_records_tell_what_was_served() -> None:
+    async with token_server(tokens=8, per_chunk=2, fail_every=3) as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=1, stop=Stop(requests=6)))
+        assert [record.outcome for record in seen.records] == [Outcome.OK, Outcome.OK, Outcome.STREAM_ERROR] * 2
+        good = seen.records[0]
+        assert ([chunk.tokens for chunk in good.chunks], good.n_out, good.prompt_tokens) == ([2] * 4, 8, 60)
+        assert (good.verify_steps, good.correct_drafts, good.cell, good.max_tokens) == (3, 3, "c", 8)
+        assert good.t_due <= good.t_send <= good.t
+        last = seen.progress[-1]
+        assert (last.started, last.finished, last.failed, last.running, last.total) == (6, 6, 2, 0, 6)
+        assert (last.tokens, last.phase, last.share_done, last.acceptance_length) == (48, "tail", 1.0, 2.0)
+
+
+async def test_as_many_streams_are_open_as_slots() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        served.hold = asyncio.Event()
+        seen = Seen()
+        running = asyncio.create_task(seen.run(pool, cell(concurrency=150, stop=Stop(requests=150))))
+        await served.until(lambda: served.open_now == 150)
+        served.hold.set()
+        health = await running
+        assert health.streams_open_max == served.open_most == 150
+        assert len(seen.measured) == 150
+
+
+async def test_phases_go_from_ramp_to_tail() -> None:
+    async with token_server(delay_s=0.1) as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=2, stop=Stop(requests=6), warmup_requests=2))
+        phases = [progress.phase for progress in seen.progress]
+        assert phases[0] == "warmup" and phases[-1] == "tail" and "steady" in phases
+        assert any(progress.tok_s for progress in seen.progress)
+
+
+async def test_connections_and_processes_stay_between_cells() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        first = {process.pid for process in workers()}
+        for _ in range(3):
+            seen = Seen()
+            await seen.run(pool, cell())
+            assert len(seen.measured) == 12
+        assert {process.pid for process in workers()} == first
+        assert served.connections <= 4
+
+
+async def test_single_generations_during_a_cell() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        served.hold = asyncio.Event()
+        seen = Seen()
+        running = asyncio.create_task(seen.run(pool, cell()))
+        await served.until(lambda: served.open_now == 4)
+        ones = [
+            asyncio.create_task(
+                pool.generate(GenerationRequest(rid=f"p{i}", text="hi", keep_text=True, purpose="probe"))
+            )
+            for i in range(6)
+        ]
+        await served.until(lambda: served.open_now == 10)
+        served.hold.set()
+        done = await asyncio.gather(*ones)
+        await running
+        assert [one.record.rid for one in done] == [f"p{i}" for i in range(6)]
+        assert {one.content for one in done} == {" word" * 8}
+        assert {one.record.worker for one in done} == {0, 1}
+        assert {record.purpose for record in seen.records} == {"cell"}
+
+
+async def test_a_cancelled_generation_is_aborted() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        served.hold = asyncio.Event()
+        task = asyncio.create_task(pool.generate(GenerationRequest(rid="gone", text="hi")))
+        await served.until(lambda: served.open_now == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await served.until(lambda: served.aborted == ["gone"] and served.open_now == 0)
+
+
+async def test_skipping_aborts_everything_and_the_next_cell_runs() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        served.hold = asyncio.Event()
+        seen = Seen()
+        running = asyncio.create_task(seen.run(pool, cell(concurrency=8, stop=Stop(requests=100))))
+        await served.until(lambda: served.open_now == 8)
+        await pool.skip()
+        await running
+        await served.until(lambda: served.open_now == 0)
+        assert set(served.aborted) == {body["rid"] for body in served.asked}
+        assert len(served.asked) == 8
+        served.hold = None
+        again = Seen()
+        await again.run(pool, cell())
+        assert len(again.measured) == 12 and not seen.measured
+
+
+async def test_cancelling_a_cell_skips_it() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        served.hold = asyncio.Event()
+        running = asyncio.create_task(Seen().run(pool, cell()))
+        await served.until(lambda: served.open_now == 4)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await served.until(lambda: served.open_now == 0)
+        served.hold = None
+        again = Seen()
+        await again.run(pool, cell())
+        assert len(again.records) == 12
+
+
+async def test_skipping_in_the_warm_up() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        served.hold = asyncio.Event()
+        seen = Seen()
+        running = asyncio.create_task(seen.run(pool, cell(warmup_requests=4)))
+        await served.until(lambda: served.open_now == 4)
+        await pool.skip()
+        await running
+        assert seen.records == []
+        await pool.skip()  # nothing is running: nothing happens
+
+
+async def test_a_lost_process_is_an_error_and_can_be_replaced() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        served.hold = asyncio.Event()
+        running = asyncio.create_task(Seen().run(pool, cell()))
+        probe = asyncio.create_task(pool.generate(GenerationRequest(rid="probe", text="hi")))
+        await served.until(lambda: served.open_now == 5)
+        victims = workers()
+        assert len(victims) == 2
+        for victim in victims:
+            os.kill(victim.pid, signal.SIGKILL)
+        with pytest.raises(WorkerLost, match="status -9"):
+            await running
+        with pytest.raises(WorkerLost):
+            await probe
+        with pytest.raises(WorkerLost):
+            await pool.generate(GenerationRequest(rid="late", text="hi"))
+        with pytest.raises(WorkerLost):
+            await Seen().run(pool, cell())
+        served.hold = None
+        await pool.start()
+        seen = Seen()
+        await seen.run(pool, cell())
+        assert len(seen.records) == 12
+
+
+async def test_a_process_ends_with_its_input_and_aborts_what_it_ran() -> None:
+    async with token_server() as served:
+        served.hold = asyncio.Event()
+        pool = WorkerPool(1, time.perf_counter_ns(), Target(base_url=served.url, model="m"))
+        await pool.start()
+        running = asyncio.create_task(Seen().run(pool, cell()))
+        await served.until(lambda: served.open_now == 4)
+        (process,) = workers()
+        await pool.close()
+        assert not process.is_running()
+        await served.until(lambda: served.open_now == 0)
+        assert set(served.aborted) == {body["rid"] for body in served.asked}
+        with pytest.raises(WorkerLost, match="closed"):
+            await running
+
+
+async def test_a_process_ignores_the_terminals_interrupt() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        (process,) = workers()
+        assert os.getsid(process.pid) != os.getsid(0)
+        assert (await pool.generate(GenerationRequest(rid="q", text="hi"))).record.valid
+        os.kill(process.pid, signal.SIGINT)
+        done = await pool.generate(GenerationRequest(rid="r", text="hi"))
+        assert done.record.valid
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stop": Stop()}, "needs a number of requests"),
+        ({"arrival": Constant(rate=0)}, "rate must be above 0"),
+        ({"workload": Workload(kind="jsonl", path="no/such/file.jsonl")}, "no/such/file.jsonl"),
+        ({"concurrency": 100_000}, "open files"),
+    ],
+)
+async def test_a_cell_that_can_not_be_run(changes: dict[str, Any], words: str) -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        with pytest.raises(CellError, match=words):
+            await Seen().run(pool, cell(**changes))
+        seen = Seen()
+        await seen.run(pool, cell())
+        assert len(seen.records) == 12
+
+
+@pytest.mark.parametrize("arrival", [Constant(rate=100), Poisson(rate=100)])
+async def test_an_open_loop_starts_by_due_time(arrival: Constant | Poisson) -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        seen = Seen()
+        health = await seen.run(pool, cell(concurrency=16, arrival=arrival, stop=Stop(requests=30)))
+        due = sorted(record.t_due for record in seen.measured)
+        assert len(due) == 30
+        if isinstance(arrival, Constant):
+            assert [round(t - due[0], 3) for t in due] == [round(i / 100, 3) for i in range(30)]
+        assert all(record.t_send >= record.t_due for record in seen.measured)
+        assert health.start_lateness_p99_s >= 0
+
+
+async def test_an_open_loop_without_a_free_slot_is_late() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        served.hold = asyncio.Event()
+        seen = Seen()
+        running = asyncio.create_task(
+            seen.run(pool, cell(concurrency=2, arrival=Constant(rate=1000), stop=Stop(requests=6)))
+        )
+        await served.until(lambda: served.open_now == 2)
+        await asyncio.sleep(0.3)  # the others become due meanwhile
+        assert len(served.asked) == 2
+        served.hold.set()
+        health = await running
+        assert health.streams_open_max == 2
+        assert health.start_lateness_p99_s > 0.25
+
+
+async def test_a_cap_on_starts_spreads_them() -> None:
+    async with token_server() as served, pool_for(served, 2) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=10, stop=Stop(requests=10), start_rate_limit=20))
+        starts = sorted(record.t_send for record in seen.measured)
+        # Two processes with ten starts a second each: the last of ten starts at least 0.4 s after the first.
+        assert starts[-1] - starts[0] >= 0.39
+
+
+async def test_a_duration_stops_the_starts() -> None:
+    async with token_server(delay_s=0.02) as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=2, stop=Stop(duration_s=0.5)))
+        starts = [record.t_send for record in seen.measured]
+        assert max(starts) - min(starts) <= 0.6
+        assert len(starts) > 4
+        assert seen.progress[-1].total is None
+
+
+async def test_a_narrow_interval_stops_the_starts() -> None:
+    async with token_server(delay_s=0.01) as served, pool_for(served, 2) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=4, stop=Stop(interval_share=0.9, min_requests=8)))
+        assert len(seen.measured) >= 8
+
+
+async def test_conversations_carry_their_answers() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=1, stop=Stop(requests=3), workload=Workload(kind="chat", turns=3)))
+        assert [len(body["messages"]) for body in served.asked] == [1, 3, 5]
+        assert served.asked[1]["messages"][1] == {"role": "assistant", "content": " word" * 8}
+        assert all(text.content == "" for text in seen.texts)  # not asked to be kept
+
+
+async def test_texts_come_along_where_they_are_kept() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(stop=Stop(requests=4), keep_text=True))
+        assert [text.content for text in seen.texts] == [" word" * 8] * 4
+        assert [text.record.rid for text in seen.texts] == [record.rid for record in seen.records]
+
+
+async def test_another_target() -> None:
+    async with token_server() as served, token_server() as other, pool_for(served, 2) as pool:
+        await pool.retarget(Target(base_url=other.url, model="n"))
+        done = await pool.generate(GenerationRequest(rid="r", messages=(Message("user", "hi"),)))
+        assert done.record.valid
+        assert (len(served.asked), [body["model"] for body in other.asked]) == (0, ["n"])
+        assert pool.target.base_url == other.url
