@@ -22,7 +22,7 @@ OUTPUT_SHARE = 0.5
 STEADY_ANSWERS = 2.0
 COLD_FACTOR = 3.0
 FAILED_SHARE_LIMIT = 0.01
-WAITING_SHARE = 0.2  # every request waits a moment for the step under way: only more than that is a queue
+WAITING_SHARE = 0.5  # every request waits a moment for the step under way: a queue is there most of the time
 FEWEST_FOR_COLD = 3  # with fewer, the first request is most of the median it is held against
 
 

@@ -65,12 +65,12 @@ def test_open_loop_has_no_wanted_concurrency() -> None:
 
 def test_queued() -> None:
     assert marks(good(), server=ServerWindow(waiting_max=3))[MarkKind.QUEUED].value == 3
-    often = marks(good(), server=ServerWindow(waiting_max=3, waiting_share=0.5))
-    assert "50% of the readings" in often[MarkKind.QUEUED].reason
+    often = marks(good(), server=ServerWindow(waiting_max=3, waiting_share=0.6))
+    assert "60% of the readings" in often[MarkKind.QUEUED].reason
 
 
 def test_requests_that_wait_for_the_step_under_way_are_no_queue() -> None:
-    assert marks(good(), server=ServerWindow(waiting_max=3, waiting_share=0.2)) == {}
+    assert marks(good(), server=ServerWindow(waiting_max=3, waiting_share=0.5)) == {}
 
 
 def test_cache_hits_only_where_none_were_asked_for() -> None:
