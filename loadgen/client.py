@@ -6,7 +6,6 @@ A client belongs to one event loop. A failure of a request is the outcome of its
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
 import time
 from collections.abc import Callable
@@ -16,13 +15,16 @@ from typing import Any, cast
 
 import aiohttp
 import httpx
+import msgspec
 from httpx_aiohttp import AiohttpTransport
 
 from loadgen import dialects
-from loadgen.reading import Failure, StreamReading, error_text, printable
+from loadgen.failures import Failure, before_any_answer, body_text, in_mid_stream, not_a_stream, printable
+from loadgen.reading import StreamReading
 from loadgen.records import Generation, GenerationRequest, Outcome
 from loadgen.spec import Target
 from loadgen.sse import EventTooLong
+from loadgen.time_limits import TimeLimits
 
 CONNECT_TIMEOUT_S = 10.0
 STALE_CONNECTION_S = 2.0
@@ -86,58 +88,6 @@ async def _headers_sent(_session: aiohttp.ClientSession, _context: SimpleNamespa
         flight.wired = True
         if flight.on_wire is not None:
             flight.on_wire()
-
-
-class _Limits:
-    """Watches one request's time limits with a single lazy timer, so that a chunk costs nothing."""
-
-    def __init__(
-        self, request: GenerationRequest, reading: StreamReading, start: float, scope: asyncio.Timeout
-    ) -> None:
-        self._request = request
-        self._reading = reading
-        self._start = start
-        self._scope = scope
-        self._loop = asyncio.get_running_loop()
-        self._handle: asyncio.TimerHandle | None = None
-        self.failure: Failure | None = None
-        self._watch()
-
-    def close(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-
-    def _watch(self) -> None:
-        now = time.perf_counter_ns() / 1e9
-        earliest: float | None = None
-        for due, error in self._due():
-            if due <= now:
-                self.failure = Failure(Outcome.TIMEOUT, error)
-                self._scope.reschedule(self._loop.time())
-                return
-            earliest = due if earliest is None else min(earliest, due)
-        if earliest is not None:
-            self._handle = self._loop.call_later(earliest - now + 0.001, self._watch)
-
-    def _due(self) -> list[tuple[float, str]]:
-        """Returns the limits that apply now, with the words for having reached each."""
-        request, reading = self._request, self._reading
-        due: list[tuple[float, str]] = []
-        if request.request_timeout_s is not None:
-            limit = request.request_timeout_s
-            due.append((self._start + limit, f"the whole request took longer than {limit:g} s"))
-        if reading.first_token_ns is None:
-            if request.first_token_timeout_s is not None:
-                limit = request.first_token_timeout_s
-                due.append((self._start + limit, f"no token within {limit:g} s"))
-            elif request.stall_timeout_s is not None:
-                # The stall limit starts with the first token; until then there is only something to look at again.
-                due.append((time.perf_counter_ns() / 1e9 + request.stall_timeout_s, ""))
-        elif request.stall_timeout_s is not None and reading.last_read_ns is not None:
-            limit = request.stall_timeout_s
-            due.append((reading.last_read_ns / 1e9 + limit, f"nothing came for {limit:g} s in mid-stream"))
-        return due
 
 
 class Client:
@@ -235,6 +185,8 @@ class Client:
             http_status=status,
             failure=failure,
         )
+        if record.error is not None and self.target.api_key is not None:
+            record = msgspec.structs.replace(record, error=record.error.replace(self.target.api_key, "***"))
         if not request.keep_text:
             return Generation(record=record)
         return Generation(record=record, content=reading.content, reasoning=reading.reasoning)
@@ -272,11 +224,11 @@ class Client:
             HTTP status, failure, and whether a stale pooled connection was the cause.
         """
         status: int | None = None
-        limits: _Limits | None = None
+        limits: TimeLimits | None = None
         response: httpx.Response | None = None
         try:
             async with asyncio.timeout(None) as scope:
-                limits = _Limits(request, reading, time.perf_counter_ns() / 1e9, scope)
+                limits = TimeLimits(request, reading, scope)
                 response = await self._transport.handle_async_request(http_request)
                 status = response.status_code
                 if not response.is_success:
@@ -284,7 +236,7 @@ class Client:
                 await self._read(response, reading, scope)
             failure = reading.failure()
             if failure is not None and not reading.events:
-                failure = self._not_a_stream(response, reading) or failure
+                failure = not_a_stream(response.headers.get("content-type", ""), reading.head) or failure
             return status, failure, False
         except TimeoutError:
             if reading.done:
@@ -299,8 +251,10 @@ class Client:
             await self.abort(request.rid)
             return status, Failure(Outcome.STREAM_ERROR, str(exc)), False
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as exc:
-            failure, stale = self._lost(exc, status, reading, sent_ns)
-            return status, failure, stale
+            if status is not None:
+                return status, reading.failure() if reading.done else in_mid_stream(exc), False
+            failure, stale = before_any_answer(exc)
+            return status, failure, stale and (self._clock_ns() - sent_ns) / 1e9 < STALE_CONNECTION_S
         finally:
             if limits is not None:
                 limits.close()
@@ -335,35 +289,7 @@ class Client:
         if response.is_redirect:
             where = printable(response.headers.get("location", "elsewhere"))
             return Failure(outcome, f"HTTP {response.status_code}: the server redirects to {where}")
-        return Failure(outcome, self._redacted(f"HTTP {response.status_code}: {body_text(body)}"))
-
-    def _not_a_stream(self, response: httpx.Response, reading: StreamReading) -> Failure | None:
-        kind = response.headers.get("content-type", "")
-        if "event-stream" in kind or not reading.head:
-            return None
-        found = printable(reading.head.decode("utf-8", "replace"))
-        words = f"the server answered {printable(kind) or 'something'} instead of an event stream: {found}"
-        return Failure(Outcome.STREAM_ERROR, self._redacted(words))
-
-    def _lost(
-        self, exc: Exception, status: int | None, reading: StreamReading, sent_ns: int
-    ) -> tuple[Failure | None, bool]:
-        """Classifies a failed exchange by its cause: the transport maps several causes to the same exception."""
-        cause = exc.__cause__ if isinstance(exc, httpx.HTTPError) and exc.__cause__ is not None else exc
-        words = self._redacted(printable(str(cause)) or type(cause).__name__)
-        if status is not None:
-            if reading.done:
-                return reading.failure(), False
-            return Failure(Outcome.TRUNCATED, f"the connection was lost in mid-stream: {words}"), False
-        if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError | aiohttp.InvalidURL):
-            return Failure(Outcome.CONNECT, words), False
-        if isinstance(cause, aiohttp.ClientResponseError):
-            return Failure(Outcome.STREAM_ERROR, f"the server does not speak HTTP: {words}"), False
-        stale = (self._clock_ns() - sent_ns) / 1e9 < STALE_CONNECTION_S
-        return Failure(Outcome.CONNECT, f"the connection was closed before any answer: {words}"), stale
-
-    def _redacted(self, text: str) -> str:
-        return text.replace(self.target.api_key, "***") if self.target.api_key else text
+        return Failure(outcome, f"HTTP {response.status_code}: {body_text(body)}")
 
 
 class LocalGenerator:
@@ -385,14 +311,3 @@ class LocalGenerator:
     async def close(self) -> None:
         """Closes every connection."""
         await self._client.close()
-
-
-def body_text(body: bytes) -> str:
-    """Puts an error response's body into words, whatever shape it has."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return printable(body.decode("utf-8", "replace")) or "no body"
-    if isinstance(value, dict):
-        return error_text(value.get("error", value))
-    return printable(str(value))

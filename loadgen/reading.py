@@ -6,48 +6,15 @@ is decided only here (`docs/metrics.md`).
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from loadgen import acceptance
 from loadgen.acceptance import DraftCounts
+from loadgen.failures import Failure, error_text, printable
 from loadgen.records import AcceptanceSource, Chunk, GenerationRequest, Outcome, RequestRecord
-from loadgen.sse import Event, EventDecoder, EventTooLong
+from loadgen.sse import Event, EventDecoder
 from loadgen.wire import Choice, MetaInfo, NotJson, StreamEvent, Usage, decode_event
 
 CLEAN_FINISHES = frozenset({"stop", "length", "tool_calls"})
-ERROR_TEXT_LIMIT = 500
 _HEAD_BYTES = 200
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Why a request is not valid.
-
-    Attributes:
-        outcome: its kind.
-        error: words for the operator.
-    """
-
-    outcome: Outcome
-    error: str
-
-
-def printable(text: str, limit: int = ERROR_TEXT_LIMIT) -> str:
-    """Shortens text from outside and takes control characters out of it."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(c if c.isprintable() else " " for c in cut).strip()
-
-
-def error_text(error: Any) -> str:
-    """Puts a server's error value (an object, a string, or whatever it is) into words, its code first."""
-    if not isinstance(error, dict):
-        return printable(str(error))
-    message = error.get("message") or error.get("detail") or error.get("msg") or ""
-    kind = error.get("type") or error.get("err_type") or ""
-    code = error.get("code") or error.get("status_code") or ""
-    head = " ".join(str(part) for part in (code, kind) if part)
-    return printable(": ".join(part for part in (head, str(message)) if part) or str(error))
 
 
 def generated_tokens(usage: Usage) -> int | None:
@@ -355,14 +322,3 @@ class StreamReading:
                 self._drafts = drafts
             if self._cached is None:
                 self._cached = value.timings.cache_n
-
-
-__all__ = [
-    "EventTooLong",
-    "Failure",
-    "StreamReading",
-    "error_text",
-    "generated_tokens",
-    "printable",
-    "reasoning_tokens",
-]

@@ -14,8 +14,9 @@ import msgspec
 from httpx_aiohttp import AiohttpTransport
 
 from loadgen import dialects
-from loadgen.client import KEEPALIVE_S, body_text
+from loadgen.client import KEEPALIVE_S
 from loadgen.errors import ModelNotServed, NoModels, TargetRefused, TargetUnreachable
+from loadgen.failures import body_text, cause_of
 from loadgen.spec import DialectName, Target
 
 TIMEOUT_S = 10.0
@@ -78,7 +79,7 @@ class Prober:
         try:
             response = await self._http.request(method, path, content=body)
         except (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError) as exc:
-            cause = exc.__cause__ or exc
+            cause = cause_of(exc)
             if isinstance(cause, aiohttp.ServerTimeoutError):
                 words = f"nothing answered within {self._timeout_s:g} s"
             else:

@@ -185,6 +185,18 @@ async def test_a_stall_in_mid_stream() -> None:
         assert script.aborted == [{"rid": "our-id", "abort_all": False}]
 
 
+async def test_a_stall_is_seen_though_the_limit_of_the_first_token_is_far() -> None:
+    async def stalls(connection: Connection) -> None:
+        await connection.send(HEAD)
+        await asyncio.sleep(0.2)
+        await connection.send(event("x"))
+        await connection.gone()
+
+    async with scripted(stalls) as (client, _):
+        record = (await client.generate(request(stall_timeout_s=0.1, first_token_timeout_s=1000))).record
+        assert record.error == "nothing came for 0.1 s in mid-stream"
+
+
 async def test_a_long_prefill_is_no_stall() -> None:
     async def thinks_first(connection: Connection) -> None:
         await connection.send(HEAD)
@@ -305,6 +317,11 @@ async def test_an_endless_event() -> None:
         (answer("", "500 X"), Outcome.HTTP_5XX, "HTTP 500: no body"),
         (answer("", "307 X", extra="location: http://other/\r\n"), Outcome.HTTP_4XX, "redirects to http://other/"),
         (answer('{"error":"key sk-secret is wrong"}', "401 X"), Outcome.HTTP_4XX, "key *** is wrong"),
+        (
+            answer('data: {"error":"sk-secret is wrong"}\n\n', kind="text/event-stream"),
+            Outcome.STREAM_ERROR,
+            "*** is wrong",
+        ),
         (answer('{"choices":[]}'), Outcome.STREAM_ERROR, "application/json instead of an event stream"),
         (answer("", kind="text/event-stream"), Outcome.TRUNCATED, "without a single event"),
         (b"\x00\x01 nonsense\r\n\r\n", Outcome.STREAM_ERROR, "does not speak HTTP"),

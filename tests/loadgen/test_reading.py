@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from loadgen.reading import Failure, StreamReading, error_text, generated_tokens, printable
+from loadgen.failures import Failure, error_text, printable
+from loadgen.reading import StreamReading, generated_tokens
 from loadgen.records import GenerationRequest, Outcome, RequestRecord
 from loadgen.wire import NotJson, Usage, decode_event
 
