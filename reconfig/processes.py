@@ -107,6 +107,14 @@ class LocalProcesses:
             return None
         return environment
 
+    def command(self, pid: int) -> list[str]:
+        """The command line of a process; empty where it may not be read."""
+        try:
+            words: list[str] = psutil.Process(pid).cmdline()
+        except (psutil.Error, OSError):
+            return []
+        return words
+
     def signal(self, process: ProcessSeen, number: int) -> None:
         """See `ProcessTable`."""
         if self.alive(process):

@@ -151,15 +151,15 @@ class HttpServer:
         limit = known[0].get("max_model_len") if known else None
         return Listing(tuple(card["id"] for card in known), limit if isinstance(limit, int) else None)
 
-    async def text(self, path: str) -> str | None:
-        """The body of a path, or `None` when the answer is anything but 200."""
-        answer = await self._get(path, READ_LIMIT_S)
-        return answer.text if isinstance(answer, httpx.Response) and answer.status_code == 200 else None
-
     async def status(self, path: str) -> int | str:
         """The HTTP status of a path, or why there was no answer."""
         answer = await self._get(path, READ_LIMIT_S)
         return answer if isinstance(answer, str) else answer.status_code
+
+    async def date(self) -> str | None:
+        """The server's own time, as its answers carry it."""
+        answer = await self._get("/v1/models", READ_LIMIT_S)
+        return None if isinstance(answer, str) else answer.headers.get("date")
 
     async def _json(self, path: str) -> Any:
         answer = await self._get(path, READ_LIMIT_S)
