@@ -1,250 +1,34 @@
-"""The engine's side of the load processes: starts them, spreads the work over them, merges what comes back."""
+"""The engine's load processes together: starts them, and spreads cells and single generations over them."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
-from loadgen.arrival import StopRule
 from loadgen.errors import CellError, WorkerLost
+from loadgen.load_process import LoadProcess
 from loadgen.messages import (
-    Beat,
     CancelOne,
-    CellFailed,
-    CellOver,
-    CellPrepared,
-    Command,
     Configure,
     OneDone,
     PrepareCell,
-    RecordMade,
     Report,
     RunOne,
     Share,
     SkipCell,
     StartCell,
     StopStarting,
-    frame,
-    read_report,
 )
-from loadgen.records import Generation, GenerationRequest, RequestRecord
+from loadgen.records import Generation, GenerationRequest
+from loadgen.running_cell import OnRecord, OnText, RunningCell
 from loadgen.spec import CellProgress, CellSpec, Target, WorkerHealth
 
 PROGRESS_S = 0.25
-RATE_SPAN_S = 1.0
 HEADSTART_S = 0.02
-CLOSE_LIMIT_S = 5.0
-STDERR_LINES = 40
 
-OnRecord = Callable[[RequestRecord], None]
 OnProgress = Callable[[CellProgress], None]
-OnText = Callable[[Generation], None]
-Phase = Literal["calibrating", "warmup", "ramp", "steady", "tail"]
-
-
-class _Process:
-    """One load process and the pipes to it."""
-
-    def __init__(
-        self, number: int, process: asyncio.subprocess.Process, on_report: Callable[[int, Report], None]
-    ) -> None:
-        self.number = number
-        self.process = process
-        self.running = 0
-        self.lost: WorkerLost | None = None
-        self._on_report = on_report
-        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        loop = asyncio.get_running_loop()
-        self._errors = loop.create_task(self._read_errors())
-        self.reports = loop.create_task(self._read_reports())
-
-    @classmethod
-    async def spawn(cls, number: int, on_report: Callable[[int, Report], None]) -> _Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "loadgen.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in the terminal is for the engine to handle
-        )
-        return cls(number, process, on_report)
-
-    def send(self, command: Command) -> None:
-        if self.lost is not None:
-            raise self.lost
-        assert self.process.stdin is not None
-        self.process.stdin.write(frame(command))
-
-    async def close(self) -> None:
-        """Closes its input, which ends it; kills it when it does not end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        try:
-            async with asyncio.timeout(CLOSE_LIMIT_S):
-                await self.process.wait()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            await self.process.wait()
-        await self.reports
-        await self._errors
-
-    async def _read_errors(self) -> None:
-        assert self.process.stderr is not None
-        while line := await self.process.stderr.readline():
-            self._stderr.append(line.decode("utf-8", "replace").rstrip())
-
-    async def _read_reports(self) -> None:
-        assert self.process.stdout is not None
-        while (report := await read_report(self.process.stdout)) is not None:
-            self._on_report(self.number, report)
-        status = await self.process.wait()
-        await self._errors
-        self.lost = WorkerLost(
-            f"load process {self.number} (pid {self.process.pid}) ended with status {status}",
-            stderr_tail="\n".join(self._stderr),
-        )
-
-
-class _Cell:
-    """The cell that is running: what its workers told, merged."""
-
-    def __init__(
-        self,
-        serial: int,
-        spec: CellSpec,
-        *,
-        workers: int,
-        origin_ns: int,
-        on_record: OnRecord,
-        on_text: OnText | None,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        self.serial = serial
-        self.spec = spec
-        self.workers = workers
-        self.stop = StopRule(spec.stop)
-        self.prepared: asyncio.Future[None] = loop.create_future()
-        self.over: asyncio.Future[None] = loop.create_future()
-        self.skipped = False
-        self.start_ns: int | None = None
-        self.records: list[RequestRecord] = []
-        self._origin_ns = origin_ns
-        self._on_record = on_record
-        self._on_text = on_text
-        self._ready = 0
-        self._overs: list[CellOver] = []
-        self._ended = 0
-        self._beats: dict[int, Beat] = {}
-        self._rates: deque[tuple[float, int]] = deque()
-
-    def take(self, worker: int, report: Report) -> None:
-        match report:
-            case CellPrepared():
-                self._ready += 1
-                if self._ready == self.workers and not self.prepared.done():
-                    self.prepared.set_result(None)
-            case RecordMade(record=record):
-                self._take_record(record)
-                if self._on_text is not None:
-                    self._on_text(Generation(record=record, content=report.content, reasoning=report.reasoning))
-            case Beat():
-                self._beats[worker] = report
-            case CellOver():
-                self._overs.append(report)
-                self._end_one(None)
-            case CellFailed():
-                self._end_one(None if self.skipped else CellError(f"cell {self.spec.cell}: {report.error}"))
-            case _:
-                pass
-
-    def fail(self, error: BaseException) -> None:
-        for future in (self.prepared, self.over):
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # whoever waits for it gets it; nobody may be waiting
-
-    def enough(self) -> bool:
-        """Whether the interval of the headline figure is narrow enough to stop starting requests."""
-        if self.spec.stop.interval_share is None or self.start_ns is None:
-            return False
-        return not self.stop.may_start(len(self.records), self.elapsed_s())
-
-    def elapsed_s(self) -> float:
-        return 0.0 if self.start_ns is None else max(0.0, (time.perf_counter_ns() - self.start_ns) / 1e9)
-
-    def health(self) -> WorkerHealth:
-        edges = [(t, 1) for over in self._overs for t in over.opened_ns]
-        edges += [(t, -1) for over in self._overs for t in over.closed_ns]
-        open_now = most = 0
-        for _, step in sorted(edges):
-            open_now += step
-            most = max(most, open_now)
-        late = sorted(record.t_send - record.t_due for record in self.records)
-        return WorkerHealth(
-            loop_lag_p99_s=max((over.loop_lag_p99_s for over in self._overs), default=0.0),
-            cpu_share=max((over.cpu_share for over in self._overs), default=0.0),
-            streams_open_max=most,
-            start_lateness_p99_s=late[min(len(late) - 1, int(0.99 * len(late)))] if late else 0.0,
-            workers=self.workers,
-        )
-
-    def progress(self) -> CellProgress:
-        beats = list(self._beats.values())
-        now = (time.perf_counter_ns() - self._origin_ns) / 1e9
-        tokens = sum(beat.tokens for beat in beats)
-        steps = sum(beat.verify_steps for beat in beats)
-        finished = sum(beat.finished for beat in beats)
-        self._rates.append((now, tokens))
-        while len(self._rates) > 2 and now - self._rates[1][0] >= RATE_SPAN_S:
-            self._rates.popleft()
-        began, before = self._rates[0]
-        span = now - began
-        return CellProgress(
-            cell=self.spec.cell,
-            phase=self._phase(beats),
-            t=now,
-            started=sum(beat.started for beat in beats),
-            finished=finished,
-            failed=sum(beat.failed for beat in beats),
-            running=sum(beat.running for beat in beats),
-            total=self.stop.total,
-            share_done=min(1.0, self.stop.share_done(finished, self.elapsed_s())),
-            tokens=tokens,
-            tok_s=(tokens - before) / span if span > 0 and tokens else None,
-            acceptance_length=((sum(beat.correct_drafts for beat in beats) + steps) / steps if steps else None),
-        )
-
-    def _phase(self, beats: list[Beat]) -> Phase:
-        if self.start_ns is None:
-            return "warmup"
-        if any(beat.idle for beat in beats):
-            return "tail"
-        wanted = self.spec.concurrency if self.stop.total is None else min(self.spec.concurrency, self.stop.total)
-        return "steady" if sum(beat.in_decode for beat in beats) >= wanted else "ramp"
-
-    def _take_record(self, record: RequestRecord) -> None:
-        if record.purpose == "cell":
-            self.records.append(record)
-            self.stop.note(record)
-        self._on_record(record)
-
-    def _end_one(self, error: CellError | None) -> None:
-        self._ended += 1
-        if error is not None:
-            self.fail(error)
-        if self._ended == self.workers:
-            for future in (self.prepared, self.over):
-                if not future.done():
-                    future.set_result(None)
 
 
 class WorkerPool:
@@ -262,11 +46,11 @@ class WorkerPool:
         self._wanted = workers
         self._origin_ns = origin_ns
         self._target = target
-        self._processes: list[_Process] = []
+        self._processes: list[LoadProcess] = []
         self._ones: dict[int, tuple[int, asyncio.Future[Generation]]] = {}
         self._next = 0
         self._serial = 0
-        self._cell: _Cell | None = None
+        self._cell: RunningCell | None = None
 
     @property
     def target(self) -> Target:
@@ -277,7 +61,7 @@ class WorkerPool:
         """Starts the processes, anew when some of them were lost."""
         await self.close()
         self._processes = list(
-            await asyncio.gather(*(_Process.spawn(number, self._take) for number in range(self._wanted)))
+            await asyncio.gather(*(LoadProcess.spawn(number, self._take) for number in range(self._wanted)))
         )
         for process in self._processes:
             process.reports.add_done_callback(partial(self._lose, process))
@@ -345,7 +129,7 @@ class WorkerPool:
         processes = self._running()[: max(1, spec.concurrency)]
         self._serial += 1
         try:
-            cell = self._cell = _Cell(
+            cell = self._cell = RunningCell(
                 self._serial,
                 spec,
                 workers=len(processes),
@@ -384,7 +168,7 @@ class WorkerPool:
             if process.lost is None:
                 process.send(SkipCell())
 
-    def _running(self) -> list[_Process]:
+    def _running(self) -> list[LoadProcess]:
         if not self._processes:
             raise WorkerLost("no load process is running")
         for process in self._processes:
@@ -392,7 +176,7 @@ class WorkerPool:
                 raise process.lost
         return self._processes
 
-    async def _tick(self, cell: _Cell, processes: list[_Process], on_progress: OnProgress) -> None:
+    async def _tick(self, cell: RunningCell, processes: list[LoadProcess], on_progress: OnProgress) -> None:
         told = False
         while True:
             await asyncio.sleep(PROGRESS_S)
@@ -411,7 +195,7 @@ class WorkerPool:
         elif self._cell is not None and report.serial == self._cell.serial:
             self._cell.take(worker, report)
 
-    def _lose(self, process: _Process, reports: asyncio.Task[None]) -> None:
+    def _lose(self, process: LoadProcess, reports: asyncio.Task[None]) -> None:
         """A process ended: whoever waits for it is told, unless it was closed."""
         if reports.cancelled() or (error := reports.exception() or process.lost) is None:
             return
