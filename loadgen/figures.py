@@ -152,8 +152,9 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
         verify_steps, committed_tokens: the two sums whose ratio `acceptance_length` is, where the source has them.
         accepted_histogram: steps by number of accepted drafts, from 0; `survival`: share of steps that accepted at
             least 1, 2, ... drafts.
+        step_s: seconds of one step of the server as a stream sees it: decode time / verify steps; without
+            speculation / tokens.
         unmeasured: valid requests without a token count.
-        repetitions: how many repetitions these figures are over.
     """
 
     prompt_tokens_mean: float | None = None
@@ -177,6 +178,7 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     committed_tokens: float | None = None
     accepted_histogram: tuple[int, ...] | None = None
     survival: tuple[float, ...] | None = None
+    step_s: float | None = None
     effective_concurrency: float | None = None
     server_running_mean: float | None = None
     output_tokens: int | None = None
@@ -188,7 +190,6 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     steady_end_t: float | None = None
     requests: RequestCounts = RequestCounts()
     unmeasured: int = 0
-    repetitions: int = 1
     goodput: float | None = None
     cached_token_share: float | None = None
     energy_j_per_tok: float | None = None

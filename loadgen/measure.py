@@ -92,6 +92,7 @@ def measure_cell(
         committed_tokens=taken.committed_tokens,
         accepted_histogram=taken.histogram,
         survival=taken.survival,
+        step_s=_step_s(valid),
         effective_concurrency=None if phases is None else _effective_concurrency(requests, phases),
         server_running_mean=None if server is None else server.running_mean,
         output_tokens=output_tokens,
@@ -180,6 +181,18 @@ def _throughput_interval(
     if isinstance(spec.arrival, ClosedLoop):
         return stats.bootstrap_ratio(tokens, seconds, scale=math.fsum(seconds) / length, seed=seed)
     return stats.bootstrap_ratio(tokens, [length / len(tokens)] * len(tokens), seed=seed) if tokens else None
+
+
+def _step_s(valid: Sequence[RequestRecord]) -> float | None:
+    """Seconds of one step, as a ratio of sums: decode time / verify steps.
+
+    Without any verify steps every token is a step; where only some requests told theirs, the others are left out.
+    """
+    timed = [(r, r.e2e - r.ttft) for r in valid if r.ttft is not None and r.e2e is not None and r.e2e > r.ttft]
+    verified = [(seconds, r.verify_steps) for r, seconds in timed if r.verify_steps]
+    plain = [(seconds, r.n_out - 1) for r, seconds in timed if r.n_out is not None and r.n_out > 1]
+    told = verified or plain
+    return math.fsum(seconds for seconds, _ in told) / sum(steps for _, steps in told) if told else None
 
 
 def _goodput(valid: Sequence[RequestRecord], limits: GoodputLimits) -> float | None:

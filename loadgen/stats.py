@@ -70,17 +70,6 @@ def t_quantile(degrees: int) -> float:
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """95 % interval of the mean of independent repetitions (Student t); `None` with fewer than 3 of them."""
-    n = len(values)
-    if n < FEWEST_FOR_INTERVAL:
-        return None
-    mean = math.fsum(values) / n
-    variance = math.fsum((x - mean) ** 2 for x in values) / (n - 1)
-    half = t_quantile(n - 1) * math.sqrt(variance / n)
-    return Interval(mean - half, mean + half)
-
-
 def ratio_half_width(numerators: Sequence[float], denominators: Sequence[float]) -> float | None:
     """Half of the 95 % interval of a ratio of sums, as a share of the ratio; cheap enough for a running cell.
 

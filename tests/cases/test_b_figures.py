@@ -12,13 +12,13 @@ import pytest
 
 from loadgen.cell_acceptance import acceptance
 from loadgen.decode_log import read_batch_line
-from loadgen.figures import CellFigures, Mark, MarkKind, ServerWindow
+from loadgen.figures import Mark, MarkKind, ServerWindow
 from loadgen.measure import measure_cell
 from loadgen.reading import generated_tokens, reasoning_tokens
 from loadgen.records import AcceptanceSource, Outcome, RequestRecord
 from loadgen.request_figures import chunk_gaps_s, decode_tok_s, token_gaps_s, tpot_s
-from loadgen.speedup import speedup, step_time_s
 from loadgen.wire import Usage
+from sessions.points import Estimate, ratio, verdict
 from telemetry import gauges
 from telemetry.server import combine
 from telemetry.windows import server_window
@@ -336,19 +336,31 @@ def test_f43_drafts_never_accepted_and_no_speculation_at_all() -> None:
 
 
 def test_f44_acceptance_does_not_make_a_slow_server_fast() -> None:
-    wanted = expected("F44")
-    given = [case("F44", f"{name}.json") for name in ("dflash", "baseline")]
-    dflash, baseline = (
-        CellFigures(
-            throughput_tok_s=g["tok_s"],
-            acceptance_length=g["accept_len"],
-            effective_concurrency=float(g["concurrency"]),
+    wanted, steps = expected("F44"), 100
+    speeds, figures = [], []
+    for name in ("dflash", "baseline"):
+        given = case("F44", f"{name}.json")
+        tokens_a_step = given["accept_len"] or 1.0
+        tokens = round(tokens_a_step * steps)
+        seconds = tokens / given["tok_s"]
+        record = ok(
+            0.0,
+            (0.5, 1),
+            (0.5 + seconds, tokens),
+            verify_steps=steps if given["accept_len"] else None,
+            correct_drafts=tokens - steps if given["accept_len"] else None,
         )
-        for g in given
-    )
-    assert speedup(dflash, baseline) == close(wanted["speedup"])
-    assert step_time_s(dflash) == close(wanted["step_ms"] / 1e3)
-    assert step_time_s(baseline) == close(wanted["baseline_step_ms"] / 1e3)
+        figures.append(measure_cell([record], cell(given["concurrency"]), speculative=bool(given["accept_len"])))
+        speeds.append(Estimate(figures[-1].throughput_tok_s or 0.0, error=0.5, freedom=20))
+    dflash, baseline = figures
+    assert dflash.acceptance_length == close(2.1)
+    assert baseline.acceptance_length is None
+    assert dflash.step_s == close(wanted["step_ms"] / 1e3)
+    assert baseline.step_s == close(wanted["baseline_step_ms"] / 1e3)
+    found = ratio(*speeds)
+    assert found is not None
+    assert found.value == close(wanted["speedup"])
+    assert verdict(found, higher_is_better=True) == "worse"
 
 
 def test_f45_batch_lines_of_several_versions() -> None:

@@ -114,6 +114,15 @@ def test_categories_where_a_cell_mixes_them() -> None:
     assert measure_cell(records[:1], cell(1)).categories == ()
 
 
+def test_time_of_a_step_is_a_ratio_of_sums() -> None:
+    spec = cell(1)
+    two = [ok(0.0, (0.1, 1), (1.1, 9), verify_steps=10), ok(2.0, (0.1, 1), (3.1, 9), verify_steps=30, rid="b")]
+    assert measure_cell(two, spec).step_s == pytest.approx(4.0 / 40)
+    assert measure_cell([*two, ok(6.0, (0.1, 1), (9.1, 9))], spec).step_s == pytest.approx(4.0 / 40)
+    assert measure_cell([ok(0.0, (0.1, 1), (1.1, 10))], spec).step_s == pytest.approx(0.1)
+    assert measure_cell([ok(0.0, (0.1, 1))], spec).step_s is None
+
+
 def test_server_view_is_kept_beside_ours() -> None:
     figures = measure_cell(two_slots(), cell(2), server=ServerWindow(running_mean=1.5, lifetime_acceptance=0.0))
     assert figures.server_running_mean == 1.5

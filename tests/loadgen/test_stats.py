@@ -47,14 +47,6 @@ def test_no_quantile_without_freedom() -> None:
         stats.t_quantile(0)
 
 
-def test_interval_of_a_mean_by_hand() -> None:
-    found = stats.mean_interval([9.0, 10.0, 11.0])
-    assert found is not None
-    half = 4.3027 * 1.0 / math.sqrt(3)
-    assert (found.lo, found.hi) == pytest.approx((10 - half, 10 + half))
-    assert stats.mean_interval([9.0, 10.0]) is None
-
-
 def test_nothing_is_said_of_two_requests() -> None:
     assert stats.bootstrap_median([1.0, 2.0]) is None
     assert stats.bootstrap_ratio([1.0, 2.0], [1.0, 1.0]) is None
