@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from loadgen.records import Outcome
-from loadgen.spec import Target
+from loadgen.figures import MarkKind
+from loadgen.measure import measure_cell
+from loadgen.records import Chunk, Outcome, RequestRecord
+from loadgen.spec import CellSpec, Target
 from reconfig.limits import Limits
 from reconfig.managers.protocol import ManagerStatus
 from reconfig.presets import Preset, Proof
@@ -340,3 +342,33 @@ def test_f79_memory_held_by_a_foreign_process_blocks_names_it_and_ends_nothing()
     assert expected["reason_contains"] in (proof.failure or "")
     assert world.signals == []
     assert manager.calls == ["prepare", "stop", "undo"]
+
+
+def _answered(number: int, ttft_ms: float, purpose: Any) -> RequestRecord:
+    """A finished request of five tokens, one every 10 ms."""
+    ttft = ttft_ms / 1000
+    start = 20.0 * number
+    return RequestRecord(
+        t=start + ttft + 0.05, cell="cell", rid=f"r{number}", purpose=purpose, t_due=start, t_send=start, ttft=ttft,
+        ttfo=ttft, e2e=ttft + 0.04, n_out=5, n_first=1, n_first_known=True, prompt_tokens=60, finish_reason="length",
+        outcome=Outcome.OK, max_tokens=5,
+        chunks=tuple(Chunk(ttft + 0.01 * token, 1) for token in range(5)),
+    )  # fmt: skip
+
+
+def test_f76_a_first_request_that_compiles_is_marked_and_a_warm_up_takes_it_out_visibly() -> None:
+    times, expected = case("F76", "ttft_ms.json"), case("F76", "expected.json")
+    spec = CellSpec(cell="cell", context=60, concurrency=1, max_tokens=5, warmup_requests=1)
+    cold = measure_cell([_answered(number, ttft, "cell") for number, ttft in enumerate(times)], spec)
+    marks = [mark for mark in cold.marks if mark.kind is MarkKind.COLD]
+    assert len(marks) == expected["cold_samples"]
+    assert "10.86 s" in marks[0].reason
+    assert cold.ttft_s.p50 == pytest.approx(expected["median_ms"] / 1000)
+
+    purposes = ["warmup"] + ["cell"] * (len(times) - 1)
+    records = [_answered(number, ttft, purposes[number]) for number, ttft in enumerate(times)]
+    warm = measure_cell(records, spec)
+    assert not [mark for mark in warm.marks if mark.kind is MarkKind.COLD]
+    assert warm.ttft_s.n == len(times) - expected["cold_samples"]
+    kept = [record.ttft for record in records if record.purpose == "cell" and record.ttft is not None]
+    assert sum(kept) / len(kept) == pytest.approx(expected["warm_mean_ms"] / 1000)
