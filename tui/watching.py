@@ -17,13 +17,14 @@ from typing import Any, Protocol, runtime_checkable
 from textual import work
 from textual.app import App
 from textual.filter import LineFilter
+from textual.worker import Worker, WorkerState
 
 from sessions.commands import Command, Reply, Source
 from sessions.errors import EngineLost, SpectopError
+from sessions.estimate import remaining_s
 from sessions.state import SessionState
 from tui.ascii_filter import AsciiOnly
 from tui.glyphs import Glyphs, choose
-from tui.left import remaining_s
 from tui.pace import FASTEST_S, TICK_S, Pace
 from tui.screens.base import SpectopScreen
 from tui.terminal import CHECK_S, end_soon, terminal_is_gone
@@ -208,6 +209,16 @@ class WatchingApp(App[str]):
         except (SpectopError, OSError) as broken:
             reply = Reply(False, f"not sent: {broken}")
         self.tell(reply.words, "information" if reply.ok else "error")
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Tells of a fault in work beside the screens."""
+        self.tell_fault(event)
+
+    def tell_fault(self, event: Worker.StateChanged) -> None:
+        """Turns an unexpected fault of a worker into words."""
+        if event.state is WorkerState.ERROR:
+            error = event.worker.error
+            self.tell(f"fault in {event.worker.name}: {type(error).__name__}: {error}", "error")
 
     def tell(self, words: str, severity: str = "information") -> None:
         """Shows a notification of plain text."""

@@ -41,7 +41,8 @@ def test_a_difference_carries_its_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "0.2 s"), (4.84, "4.8 s"), (187, "3:07"), (4329, "1:12:09"), (None, "-"), (-3, "0.0 s")]
+    ("seconds", "words"),
+    [(0.2, "0.2 s"), (4.84, "4.8 s"), (187, "3:07"), (4329, "1:12:09"), (None, "-"), (-3, "0.0 s")],
 )
 def test_durations(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.worker import Worker
 
 from tui.draw import Line, Span, line, line_width
 from tui.glyphs import Glyphs
@@ -71,6 +72,10 @@ class SpectopScreen(Screen[None]):
         """Draws what changed; called by the application for every new state or view."""
         for panel in self.query(Panel):
             panel.redraw()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Tells of a fault in work that ran beside the screen, whatever it is: the screens go on."""
+        self.spectop.tell_fault(event)
 
     def copied_lines(self) -> list[Line]:
         """Returns what `y` copies: everything but the head and the keys."""

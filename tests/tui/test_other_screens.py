@@ -1,0 +1,303 @@
+"""The other screens, with scripted sources and real session folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from loadgen.records import AcceptanceSource, Chunk, Outcome, RequestRecord
+from reconfig.presets import Preset
+from sessions.commands import Command
+from sessions.events import AnyEvent
+from sessions.log import SavedText
+from tests.tui import scripted as s
+from tests.tui.piloting import panel_text, running, screen_text, until
+from tui.screens.add_preset import AddPreset
+from tui.screens.ask import Ask, AskLine
+from tui.screens.cell import Cell
+from tui.screens.compare import Compare
+from tui.screens.live import Live
+from tui.screens.presets import Presets
+from tui.screens.sessions import Sessions
+
+
+def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK) -> RequestRecord:
+    sent = 1500.0 + i * 0.8
+    return RequestRecord(
+        t=sent + 3,
+        cell=cell.text,
+        rid=f"r{i}",
+        purpose="cell",
+        t_due=sent,
+        t_send=sent,
+        ttft=0.08 + i % 5 / 100,
+        e2e=3.0,
+        n_out=512,
+        n_first=1,
+        n_first_known=True,
+        prompt_tokens=60,
+        cached_tokens=0,
+        finish_reason="length",
+        outcome=outcome,
+        error=None if outcome is Outcome.OK else "HTTP 500: [/bin/x] broke",
+        chunks=tuple(Chunk(0.08 + j * 0.03, 5) for j in range(97)),
+        verify_steps=120,
+        correct_drafts=391,
+        acceptance_source=AcceptanceSource.PER_REQUEST,
+        max_tokens=512,
+    )
+
+
+def write_session(folder: Path, events: list[AnyEvent], records: list[RequestRecord] | None = None) -> Path:
+    """A session's folder as an engine leaves it."""
+    folder.mkdir(parents=True)
+    (folder / "events.jsonl").write_bytes(b"".join(msgspec.json.encode(e) + b"\n" for e in events))
+    (folder / "requests.jsonl").write_bytes(b"".join(msgspec.json.encode(r) + b"\n" for r in records or []))
+    return folder
+
+
+def without_evals(events: list[AnyEvent]) -> list[AnyEvent]:
+    return [e for e in events if not isinstance(e, s.ev.EvalEnded)]
+
+
+async def test_a_cell_shows_its_figures_marks_and_requests(tmp_path: Path) -> None:
+    cell = s.key("b8t4-w2048", 60, 1)
+    records = [record(cell, i) for i in range(8)] + [record(cell, 9, Outcome.HTTP_5XX)]
+    folder = write_session(tmp_path / "a", s.mid_sweep(), records)
+    async with running(s.Scripted.of(s.mid_sweep()), (120, 100), folder=folder) as (app, pilot):
+        app.look(point=(60, 1))
+        await pilot.press("enter")
+        await until(pilot, lambda: "9 requests" in screen_text(app), "the requests")
+        shown = screen_text(app)
+        assert "60 tokens × 1 users" in shown
+        assert "167.6 ±1.8 tok/s" in shown
+        assert "few-samples: 16 requests: p99 is the maximum" in shown
+        assert "time to first token, ms · 8 values" in shown
+        assert "accepted drafts a step" in shown
+        assert "http_5xx: HTTP 500: [/bin/x] broke" in shown
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "b16t4-w2048 · 60 tokens" in screen_text(app))
+        await pilot.press("left_square_bracket", "greater_than_sign")
+        await until(pilot, lambda: "b8t4-w2048 · 60 tokens × 8 users" in screen_text(app))
+
+
+async def test_a_cell_that_failed_says_why_with_the_first_message() -> None:
+    events = s.mid_sweep()
+    failed = s.key("b8t4-w2048", 4096, 64)
+    events.append(
+        s.ev.CellEnded(
+            t=2000.0,
+            cell=failed,
+            run=failed.text,
+            outcome="failed",
+            reason="every request failed",
+            failures=(("http_5xx", "HTTP 500: out of memory"), ("connect", "connection refused")),
+        )
+    )
+    async with running(s.Scripted.of(events)) as (app, pilot):
+        app.look(point=(4096, 64))
+        assert "failed" in panel_text(app, "matrix")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Cell))
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "every request failed" in shown
+        assert "HTTP 500: out of memory" in shown
+        assert "connection refused" in shown
+
+
+async def test_presets_are_a_line_each_with_proof_and_best_figures() -> None:
+    async with running(s.Scripted.of(s.finished()), (120, 40)) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: "best tok/s" in screen_text(app))
+        rows = panel_text(app, "list").splitlines()
+        assert any("none ref" in r and "1061" in r and "5/5" in r for r in rows)
+        assert any("b4t4-w2048" in r and "9/16▲" in r and "4/5" in r for r in rows)
+        await pilot.press("down")
+        await pilot.pause()
+        assert "asks for  DDTREE budget 4 topk 4 window 2048" in panel_text(app, "page")
+        assert "asked 2048, found 2048" in panel_text(app, "page")
+
+
+async def test_a_preset_is_applied_skipped_and_moved_from_the_list() -> None:
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, Presets) and bool(app.screen.listing.chosen))
+        await pilot.press("down", "down", "down", "J")
+        await until(pilot, lambda: len(source.commands) == 1)
+        names = source.commands[0].argument.split(",")
+        assert names.index("b16t4-w2048") == 4
+        await pilot.press("k")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        await pilot.press("y")
+        await until(pilot, lambda: len(source.commands) == 2)
+        assert source.commands[1] == Command(name="skip-preset", argument="b16t4-w2048")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        assert "Switch the server to b16t4-w2048?" in screen_text(app)
+
+
+async def test_a_preset_is_added_by_a_form_that_refuses_nonsense() -> None:
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, Presets))
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AddPreset))
+        await pilot.press(*"ddtree", "enter", *"ten", "enter", *"4", "enter", "enter", "enter", "enter")
+        await until(pilot, lambda: "budget: 'ten' is not a whole number" in screen_text(app))
+        await pilot.press("enter", "backspace", "backspace", "backspace", *"10", "enter", "enter")
+        await pilot.press(*"1024", "enter", "enter", "enter")
+        await until(pilot, lambda: bool(source.commands))
+        assert source.commands[0].preset == Preset(
+            name="b10t4-w1024", algorithm="DDTREE", budget=10, topk=4, window=1024
+        )
+
+
+async def test_evals_show_verdicts_the_code_that_was_taken_and_the_output(tmp_path: Path) -> None:
+    folder = write_session(tmp_path / "a", s.finished())
+    (folder / "texts").mkdir()
+    answer = SavedText(
+        t=1.0,
+        rid="x",
+        purpose="eval",
+        preset="b4t4-w2048",
+        problem_set="core-5",
+        task_id="gcd",
+        content="Sure:\n```python\ndef gcd(n):\n    return n == n\n```\n",
+    )
+    (folder / "texts" / "texts.jsonl").write_bytes(msgspec.json.encode(answer) + b"\n")
+    async with running(s.Scripted.of(s.finished()), (120, 40), folder=folder) as (app, pilot):
+        await pilot.press("E")
+        await until(pilot, lambda: "is_palindrome" in screen_text(app))
+        assert panel_text(app, "list").count("✓ pass") == 14
+        assert panel_text(app, "list").count("✗ fail") == 1
+        await pilot.press("left", "end")
+        await until(pilot, lambda: "Sure:" in screen_text(app), "the answer's text")
+        shown = panel_text(app, "page")
+        assert "AssertionError: gcd(12, 18) == 6, got 12" in shown
+        assert "the last code block after the reasoning ended" in shown
+        assert "output of the run" in shown
+        await pilot.press("L")
+        await until(pilot, lambda: "DIVERGED" in screen_text(app))
+        assert "return a + b" in screen_text(app)
+        assert "return a - b" in screen_text(app)
+
+
+async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -> None:
+    one = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
+    write_session(tmp_path / "20260302T115845.000Z-two", s.mid_sweep())
+    async with running(s.Scripted.of(s.mid_sweep()), (120, 40), folder=one) as (app, pilot):
+        await pilot.press("S")
+        await until(pilot, lambda: "kimi-k26-rtx6000" in panel_text(app, "list"), "the list")
+        rows = panel_text(app, "list")
+        assert "48/48" in rows
+        assert "finished SIMULATED" in rows
+        assert "interrupted" in rows
+        await pilot.press("slash")
+        await until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press(*"finished", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Sessions))
+        await until(pilot, lambda: "interrupted" not in panel_text(app, "list"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Live) and not app.facts.view.live)
+        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, Sessions) and bool(app.screen.listing.chosen))
+        await pilot.press("down", "D")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        assert "cannot be undone" in screen_text(app)
+        assert one.exists()
+        await pilot.press("y")
+        await until(pilot, lambda: not one.exists(), "deletion")
+
+
+async def test_two_sessions_are_compared_with_conditions_first(tmp_path: Path) -> None:
+    write_session(tmp_path / "20260301T115845.000Z-one", without_evals(s.finished()))
+    write_session(tmp_path / "20260302T115845.000Z-two", without_evals(s.finished()))
+    async with running(s.Scripted.of(s.finished()), (120, 60), folder=tmp_path / "20260301T115845.000Z-one") as (
+        app,
+        pilot,
+    ):
+        await pilot.press("S")
+        await until(pilot, lambda: "48/48" in panel_text(app, "list"))
+        await pilot.press("c")
+        await until(pilot, lambda: "pick one session" in screen_text(app))
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, Compare))
+        await until(pilot, lambda: "over all cells" in screen_text(app), "the comparison")
+        shown = screen_text(app)
+        assert shown.count("= +0") >= 16
+        assert "throughput, cell by cell: 48 same" in shown
+        await pilot.press("m")
+        await until(pilot, lambda: "tok/s per user" in screen_text(app))
+
+
+async def test_two_presets_of_a_session_are_compared(tmp_path: Path) -> None:
+    folder = write_session(tmp_path / "20260301T115845.000Z-one", without_evals(s.finished()))
+    async with running(s.Scripted.of(s.finished()), (120, 60), folder=folder) as (app, pilot):
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        assert "Compare b8t4-w2048 with which preset?" in screen_text(app)
+        await pilot.press("1")
+        await until(pilot, lambda: "+92" in screen_text(app), "the differences")
+        assert "b8t4-w2048 against none" in screen_text(app)
+        await pilot.press("w")
+        await until(pilot, lambda: "none against b8t4-w2048" in screen_text(app))
+
+
+async def test_recommend_names_a_preset_and_why() -> None:
+    async with running(s.Scripted.of(s.finished()), (120, 40)) as (app, pilot):
+        await pilot.press("R")
+        await until(pilot, lambda: "policy" in screen_text(app))
+        shown = screen_text(app)
+        assert "overall  b8t4-w2048" in shown
+        assert "against none" in shown
+        await pilot.press("b")
+        await until(pilot, lambda: "for per-user" in screen_text(app))
+
+
+async def test_recommend_before_anything_is_measured_says_so() -> None:
+    async with running(s.Scripted.of([s.started()])) as (app, pilot):
+        await pilot.press("R")
+        await until(pilot, lambda: "overall" in screen_text(app))
+        assert "none can be named" in screen_text(app)
+
+
+async def test_help_lists_the_keys_of_the_screen_it_was_asked_from() -> None:
+    async with running(s.Scripted.of(s.mid_sweep()), (120, 70)) as (app, pilot):
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "reasons to doubt" in screen_text(app))
+        shown = screen_text(app)
+        for words in ("1-9", "Maximise a panel", "Detach", "client-bound", "Focus"):
+            assert (words in shown) is (words != "Focus")
+        await pilot.press("escape", "P")
+        await until(pilot, lambda: isinstance(app.screen, Presets))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Add a preset" in screen_text(app))
+
+
+async def test_y_copies_the_table_to_the_clipboard_and_a_named_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECTOP_CAPTURES_DIR", str(tmp_path / "out"))
+    async with running(s.Scripted.of(s.mid_sweep()), (120, 40)) as (app, pilot):
+        await pilot.press("y")
+        await until(pilot, lambda: "copied:" in screen_text(app))
+        (path,) = (tmp_path / "out").iterdir()
+        assert "167.6 ±1.8" in path.read_text(encoding="utf-8")
+        assert "167.6 ±1.8" in app.clipboard
+        await pilot.press("i")
+        await until(pilot, lambda: "picture saved" in screen_text(app))
+        assert {p.suffix for p in (tmp_path / "out").iterdir()} == {".svg", ".txt"}
+
+
+async def test_a_copy_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPECTOP_CAPTURES_DIR", str(tmp_path / "file" / "out"))
+    async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
+        await pilot.press("y")
+        await until(pilot, lambda: "nothing was written" in screen_text(app))
