@@ -9,7 +9,17 @@ import msgspec
 from aiohttp import web
 
 from simserver import tokenizer
-from simserver.http import SERVER, InvalidBodyError, json_body, json_response, respond, run_stream, run_whole
+from simserver.http import (
+    SERVER,
+    InvalidBodyError,
+    json_body,
+    json_response,
+    respond,
+    run_stream,
+    run_whole,
+    sub_object,
+    whole_number,
+)
 from simserver.job import Job, Sampling
 from simserver.openai_routes import sampling_of
 from simserver.state import RefusedError, Server
@@ -132,7 +142,7 @@ def meta_info(server: Server, job: Job, first_sent: float, *, first: bool, strea
 
 
 def _sampling(server: Server, parameters: dict[str, Any]) -> Sampling:
-    limit = parameters.get("max_new_tokens")
+    limit = whole_number(parameters, "max_new_tokens")
     return sampling_of(
         server,
         {**parameters, "min_tokens": parameters.get("min_new_tokens"), "seed": parameters.get("sampling_seed")},
@@ -146,10 +156,10 @@ def _inputs(body: dict[str, Any]) -> tuple[list[str], bool]:
         return [text], False
     if isinstance(text, list):
         return [str(one) for one in text], True
-    if isinstance(ids, list) and ids and isinstance(ids[0], list):
-        return ["".join(tokenizer.piece_of(int(n)) for n in one) for one in ids], True
+    if isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
+        return [tokenizer.join(one) for one in ids], True
     if isinstance(ids, list) and ids:
-        return ["".join(tokenizer.piece_of(int(number)) for number in ids)], False
+        return [tokenizer.join(ids)], False
     raise InvalidBodyError({})
 
 
@@ -165,9 +175,12 @@ async def generate(request: web.Request) -> web.StreamResponse:
     streaming = bool(body.get("stream"))
     given = body.get("rid")
     rids = given if isinstance(given, list) else [given] if given and len(texts) == 1 else [None] * len(texts)
+    if len(rids) != len(texts):
+        message = f"The number of rids ({len(rids)}) must be that of the inputs ({len(texts)})."
+        return json_response({"error": {"message": message}}, 400)
     shared = Shared(len(texts))
     try:
-        sampling = _sampling(server, body.get("sampling_params") or {})
+        sampling = _sampling(server, sub_object(body, "sampling_params"))
         for rid, text in zip(rids, texts, strict=True):
             sink = GenerateStream(server, shared) if streaming else Collector(shared)
             job = server.make_job(str(rid or server.new_rid()), text, text, sampling, sink, thinking=False)

@@ -106,6 +106,61 @@ async def json_body(request: web.Request) -> dict[str, Any]:
     return body
 
 
+def whole_number(body: dict[str, Any], key: str) -> int | None:
+    """Returns an integer field, `None` where it is absent or null.
+
+    Raises:
+        InvalidBodyError: it is something else.
+    """
+    value = body.get(key)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.lstrip("-").isdecimal():
+        return int(value)
+    raise InvalidBodyError(_no_number("int", "integer", key, value, "an integer"))
+
+
+def real_number(body: dict[str, Any], key: str) -> float | None:
+    """Returns a number field, `None` where it is absent or null.
+
+    Raises:
+        InvalidBodyError: it is something else.
+    """
+    value = body.get(key)
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidBodyError(_no_number("float", "number", key, value, "a number")) from None
+
+
+def _no_number(kind: str, noun: str, key: str, value: Any, what: str) -> dict[str, Any]:
+    message = f"Input should be a valid {noun}"
+    if isinstance(value, str):
+        kind, message = f"{kind}_parsing", f"{message}, unable to parse string as {what}"
+    else:
+        kind = f"{kind}_type"
+    return {"type": kind, "loc": ("body", key), "msg": message, "input": value}
+
+
+def sub_object(body: dict[str, Any], key: str) -> dict[str, Any]:
+    """Returns an object field, an empty one where it is absent or null.
+
+    Raises:
+        InvalidBodyError: it is something else.
+    """
+    value = body.get(key)
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return value
+    message = "Input should be a valid dictionary or object to extract fields from"
+    raise InvalidBodyError({"type": "model_attributes_type", "loc": ("body", key), "msg": message, "input": value})
+
+
 def _missing_route(error: web.HTTPException) -> web.Response:
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods - {"HEAD"}))

@@ -9,7 +9,17 @@ from typing import Any
 from aiohttp import web
 
 from simserver import tokenizer
-from simserver.http import SERVER, InvalidBodyError, json_body, json_response, run_stream, run_whole
+from simserver.http import (
+    SERVER,
+    InvalidBodyError,
+    json_body,
+    json_response,
+    real_number,
+    run_stream,
+    run_whole,
+    sub_object,
+    whole_number,
+)
 from simserver.job import Job, Sampling
 from simserver.state import RefusedError, Server
 from simserver.streams import ChatStream, CompletionStream
@@ -32,20 +42,28 @@ def sampling_of(server: Server, body: dict[str, Any], max_new: int | None) -> Sa
                 f"max_completion_tokens is too large: {max_new}."
                 f"This model supports at most {server.context_length} completion tokens."
             )
-    temperature = body.get("temperature")
-    temperature = 1.0 if temperature is None else float(temperature)
+    given = real_number(body, "temperature")
+    temperature = 1.0 if given is None else given
     if temperature < 0 or not math.isfinite(temperature):
         raise RefusedError(f"temperature must be a non-negative finite number, got {temperature}.")
-    stop = body.get("stop") or ()
+    stop, stop_ids = body.get("stop") or [], body.get("stop_token_ids") or []
+    if not isinstance(stop, str) and not (isinstance(stop, list) and all(isinstance(one, str) for one in stop)):
+        raise InvalidBodyError(_not_valid("stop", "string", stop))
+    if not isinstance(stop_ids, list) or not all(isinstance(one, int) for one in stop_ids):
+        raise InvalidBodyError(_not_valid("stop_token_ids", "list", stop_ids))
     return Sampling(
         max_new=max_new,
-        min_new=int(body.get("min_tokens") or 0),
+        min_new=whole_number(body, "min_tokens") or 0,
         temperature=temperature,
         ignore_eos=bool(body.get("ignore_eos")),
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        stop_ids=tuple(body.get("stop_token_ids") or ()),
-        seed=body.get("seed"),
+        stop_ids=tuple(stop_ids),
+        seed=whole_number(body, "seed"),
     )
+
+
+def _not_valid(key: str, kind: str, value: Any) -> dict[str, Any]:
+    return {"type": f"{kind}_type", "loc": ("body", key), "msg": f"Input should be a valid {kind}", "input": value}
 
 
 def _text(content: Any) -> str:
@@ -57,7 +75,7 @@ def _text(content: Any) -> str:
 
 
 def _options(server: Server, body: dict[str, Any], *, parse: bool) -> StreamOptions:
-    stream = body.get("stream_options") or {}
+    stream = sub_object(body, "stream_options")
     known = "no-usage" not in server.faults
     include = bool(stream.get("include_usage")) or server.settings.args["stream_response_default_include_usage"]
     speculative = server.settings.speculative and "no-spec-details" not in server.faults
@@ -71,13 +89,15 @@ def _options(server: Server, body: dict[str, Any], *, parse: bool) -> StreamOpti
         cache_report=bool(server.settings.args["enable_cache_report"]),
         proposed=server.proposed,
         logprobs=bool(body.get("logprobs")),
-        top_logprobs=int(body.get("top_logprobs") or 0),
+        top_logprobs=whole_number(body, "top_logprobs") or 0,
     )
 
 
 def _rids(server: Server, body: dict[str, Any], count: int) -> list[str]:
     given = body.get("rid")
     if isinstance(given, list):
+        if len(given) != count:
+            raise RefusedError(f"The number of rids ({len(given)}) must be that of the choices ({count}).")
         return [str(one) for one in given]
     if given is None:
         return [server.new_rid() for _ in range(count)]
@@ -120,10 +140,12 @@ async def chat(request: web.Request) -> web.StreamResponse:
         )
     if not messages or not isinstance(messages, list):
         raise RefusedError("Messages cannot be empty.")
-    limit = body.get("max_completion_tokens")
-    sampling = sampling_of(server, body, body.get("max_tokens") if limit is None else limit)
-    turns = [(str(turn.get("role")), _text(turn.get("content"))) for turn in messages if isinstance(turn, dict)]
-    template = body.get("chat_template_kwargs") or {}
+    if not all(isinstance(turn, dict) for turn in messages):
+        raise InvalidBodyError(_not_valid("messages", "dictionary", messages))
+    limit = whole_number(body, "max_completion_tokens")
+    sampling = sampling_of(server, body, whole_number(body, "max_tokens") if limit is None else limit)
+    turns = [(str(turn.get("role")), _text(turn.get("content"))) for turn in messages]
+    template = sub_object(body, "chat_template_kwargs")
     thinking = (
         server.settings.profile.thinking
         and template.get("thinking") is not False
@@ -134,7 +156,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
     prompt = tokenizer.chat_prompt(turns, thinking)
     question = next((text for role, text in reversed(turns) if role == "user"), turns[-1][1] if turns else "")
     model = str(body.get("model") or server.model_name)
-    count = int(body.get("n") or 1)
+    count = max(1, whole_number(body, "n") or 1)
     rids = _rids(server, body, count)
     shared = Shared(count)
     streaming = bool(body.get("stream"))
@@ -180,7 +202,7 @@ def _prompts(prompt: Any) -> list[str]:
     if isinstance(prompt, str):
         return [prompt]
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], int):
-        return ["".join(tokenizer.piece_of(number) for number in prompt)]
+        return [tokenizer.join(prompt)]
     if isinstance(prompt, list) and prompt:
         return [text for each in prompt for text in _prompts(each)]
     raise RefusedError("Prompt cannot be empty")
@@ -192,7 +214,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
     body = await json_body(request)
     if body.get("prompt") is None:
         raise InvalidBodyError({"type": "missing", "loc": ("body", "prompt"), "msg": "Field required", "input": body})
-    limit = body.get("max_tokens")
+    limit = whole_number(body, "max_tokens")
     sampling = sampling_of(server, body, _COMPLETION_TOKENS if limit is None else limit)
     options = _options(server, body, parse=False)
     prompts = _prompts(body["prompt"])
@@ -237,7 +259,9 @@ async def tokenize(request: web.Request) -> web.StreamResponse:
     body = await json_body(request)
     prompt = body.get("prompt")
     if prompt is None and isinstance(body.get("messages"), list):
-        turns = [(str(turn.get("role")), _text(turn.get("content"))) for turn in body["messages"]]
+        turns = [
+            (str(turn.get("role")), _text(turn.get("content"))) for turn in body["messages"] if isinstance(turn, dict)
+        ]
         prompt = tokenizer.chat_prompt(turns, server.settings.profile.thinking)
     if prompt is None:
         raise InvalidBodyError({"type": "missing", "loc": ("body", "prompt"), "msg": "Field required", "input": body})
@@ -258,6 +282,8 @@ async def detokenize(request: web.Request) -> web.StreamResponse:
     """`POST /detokenize`: text of ids."""
     body = await json_body(request)
     tokens = body.get("tokens") or []
-    if tokens and isinstance(tokens[0], list):
-        return json_response({"text": ["".join(tokenizer.piece_of(int(n)) for n in one) for one in tokens]})
-    return json_response({"text": "".join(tokenizer.piece_of(int(number)) for number in tokens)})
+    if not isinstance(tokens, list):
+        raise InvalidBodyError(_not_valid("tokens", "list", tokens))
+    if tokens and all(isinstance(one, list) for one in tokens):
+        return json_response({"text": [tokenizer.join(one) for one in tokens]})
+    return json_response({"text": tokenizer.join(tokens)})

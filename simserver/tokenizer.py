@@ -51,6 +51,11 @@ def piece_of(number: int) -> str:
     return _pieces.get(number) or f" t{number}"
 
 
+def join(numbers: list[object]) -> str:
+    """Returns the text of ids; what is no id is left out."""
+    return "".join(piece_of(number) for number in numbers if isinstance(number, int))
+
+
 def chat_prompt(messages: list[tuple[str, str]], thinking: bool) -> str:
     """Renders a conversation as the model sees it.
 
