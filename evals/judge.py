@@ -15,6 +15,7 @@ from evals.extract import extract
 from evals.fairness import fair
 from evals.program import Program, RunResult
 from evals.sandbox import TIMEOUT_S, Sandbox
+from evals.testcode import runnable, runs_something
 from evals.verdicts import Extraction, Judgement, Verdict
 
 _OUTPUT_SHOWN = 4_000
@@ -69,8 +70,10 @@ def load_tests(path: Path) -> str:
     if source.parse(tests) is None:
         line = source.syntax_error_line(tests)
         raise AnswerFileError(f"{path}: not Python that compiles{f' (line {line})' if line else ''}")
-    if not tests.strip():
-        raise AnswerFileError(f"{path}: no tests: every answer would pass")
+    if not runs_something(runnable(tests, "any_entry_point")):
+        raise AnswerFileError(
+            f"{path}: the tests run nothing, so every answer would pass: write assertions, or check(candidate)"
+        )
     return tests
 
 
@@ -92,7 +95,13 @@ async def judge_answer(
         sandbox: where the code runs.
         timeout_s: wall seconds for loading and tests.
         preamble: source that stands before the answer's code in its module.
+
+    Raises:
+        AnswerFileError: the tests are a function `check(candidate)`, and no entry point is named.
     """
+    tests = runnable(tests, entry_point)
+    if not runs_something(tests):
+        raise AnswerFileError("the tests run nothing: name the entry point with which check(candidate) is to be called")
     extraction = extract(
         answer.content, answer.reasoning_content, finish_reason=answer.finish_reason, entry_point=entry_point
     )

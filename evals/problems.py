@@ -17,6 +17,7 @@ import msgspec
 
 from evals import source
 from evals.errors import ProblemSetError
+from evals.testcode import runnable, runs_something
 
 BUILT_IN = ("core-5", "core-40", "humaneval")
 _SETS = Path(__file__).parent / "sets"
@@ -134,7 +135,7 @@ def _completion_problem(own: _OwnProblem) -> Problem:
         task_id=str(own.task_id),
         prompt=f"Complete this Python function.\n\n```python\n{own.prompt.rstrip()}\n```\n\n{_INSTRUCTION}",
         entry_point=own.entry_point,
-        test=_with_check(own.test, own.entry_point),
+        test=runnable(own.test, own.entry_point),
         reference=reference,
         preamble=own.preamble or statement_preamble(own.prompt, own.entry_point),
         topic=own.topic,
@@ -149,14 +150,6 @@ def statement_preamble(prompt: str, entry_point: str) -> str:
         return ""
     head = prompt[: matches[-1].start()]
     return head if source.parse(head) is not None else ""
-
-
-def _with_check(test: str, entry_point: str) -> str:
-    """Returns tests that run: a test that only defines `check(candidate)` is called with the entry point."""
-    tree = source.parse(test)
-    if tree is not None and source.defines(tree, "check") and not re.search(r"(?m)^check\(", test):
-        return f"{test}\n\ncheck({entry_point})\n"
-    return test
 
 
 def _from_jsonl(path: Path) -> tuple[Problem, ...]:
@@ -185,8 +178,11 @@ def _own_problem(own: _OwnProblem, path: Path, number: int) -> Problem:
         raise ProblemSetError(f"{path}, line {number}: entry_point {own.entry_point!r} is not a name")
     if source.parse(own.test) is None:
         raise ProblemSetError(f"{path}, line {number}: test is not Python that compiles")
-    if not own.test.strip():
-        raise ProblemSetError(f"{path}, line {number}: test is empty: every answer would pass")
+    if not runs_something(runnable(own.test, own.entry_point)):
+        raise ProblemSetError(
+            f"{path}, line {number}: test runs nothing, so every answer would pass: "
+            "write assertions, or a function check(candidate)"
+        )
     if own.canonical_solution is not None or statement_preamble(own.prompt, own.entry_point):
         return _completion_problem(own)
     if re.search(rf"(?m)^def {re.escape(own.entry_point)}\b", own.prompt):
@@ -195,7 +191,7 @@ def _own_problem(own: _OwnProblem, path: Path, number: int) -> Problem:
         task_id=str(own.task_id),
         prompt=own.prompt,
         entry_point=own.entry_point,
-        test=_with_check(own.test, own.entry_point),
+        test=runnable(own.test, own.entry_point),
         reference=own.reference,
         preamble=own.preamble,
         topic=own.topic,

@@ -15,6 +15,7 @@ from evals.fairness import fair
 from evals.judge import SavedAnswer, judge_answer, load_answer, load_tests, verdict_of_run
 from evals.program import RunResult
 from evals.sandbox import Sandbox
+from evals.testcode import runnable, runs_something
 from evals.verdicts import Extraction, Judgement, Verdict
 from tests.needs import needs
 
@@ -159,6 +160,37 @@ def test_missing_and_bad_files_of_tests(tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(AnswerFileError, match="every answer would pass"):
         load_tests(path)
+
+
+@needs("bwrap")
+def test_tests_may_be_a_function_check(sandbox: Sandbox) -> None:
+    tests = "def check(candidate):\n    assert candidate(2, 3) == 5\n"
+    answer = SavedAnswer(content=f"{F}python\ndef add(a, b):\n    return a - b\n{F}", finish_reason="stop")
+    assert asyncio.run(judge_answer(answer, tests, "add", sandbox=sandbox)).verdict == "fail"
+    with pytest.raises(AnswerFileError, match="name the entry point"):
+        asyncio.run(judge_answer(answer, tests, None, sandbox=sandbox))
+
+
+@pytest.mark.parametrize(
+    ("tests", "runs"),
+    [
+        ("assert f()", True),
+        ("for x in (1, 2):\n    assert f(x)", True),
+        ("import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        assert f()", False),
+        ("def test_f():\n    assert f()\n", False),
+        ("def test_f():\n    assert f()\ntest_f()\n", True),
+        ("'words'\nX = 3\npass", False),
+    ],
+)
+def test_tests_that_run_nothing_are_known(tests: str, runs: bool) -> None:
+    assert runs_something(tests) is runs
+
+
+def test_check_is_called_once() -> None:
+    check = "def check(candidate):\n    assert candidate()\n"
+    assert runnable(check, "f").endswith("check(f)\n")
+    assert runnable(check + "check(f)\n", "f").count("check(f)") == 1
+    assert runnable("assert f()", "f") == "assert f()"
 
 
 def test_fair_tests_keep_their_lines_and_their_meaning() -> None:
