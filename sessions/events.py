@@ -216,6 +216,12 @@ class GpusSampled(Event, frozen=True, kw_only=True, tag=True):
     sample: GpuSample
 
 
+class IdlePowerMeasured(Event, frozen=True, kw_only=True, tag=True):
+    """The server's GPUs' mean power before the sweep, watts by GPU: what energy figures start from."""
+
+    power_w: tuple[float | None, ...]
+
+
 class ServerSampled(Event, frozen=True, kw_only=True, tag=True):
     """The server's gauges were read; kept in `server.jsonl`, not in `events.jsonl`."""
 
@@ -275,6 +281,7 @@ AnyEvent = (
     | LosslessEnded
     | SuspicionRaised
     | GpusSampled
+    | IdlePowerMeasured
     | ServerSampled
     | ServerLogged
     | CommandReceived

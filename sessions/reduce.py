@@ -299,6 +299,12 @@ def _gpus(state: SessionState, e: ev.GpusSampled) -> SessionState:
     return replace(state, gpus=e.sample, gpu_history=history)
 
 
+def _idle_power(state: SessionState, e: ev.IdlePowerMeasured) -> SessionState:
+    known = [watts for watts in e.power_w if watts is not None]
+    state = replace(state, idle_power_w=e.power_w)
+    return _news(state, e, "info", f"GPUs before the sweep: {sum(known):.0f} W, {len(known)} of {len(e.power_w)} read")
+
+
 def _server(state: SessionState, e: ev.ServerSampled) -> SessionState:
     return replace(state, server=e.sample)
 
@@ -357,6 +363,7 @@ _REDUCERS: dict[type, Callable[[SessionState, Any], SessionState]] = {
     ev.LosslessEnded: _lossless_ended,
     ev.SuspicionRaised: _suspicion,
     ev.GpusSampled: _gpus,
+    ev.IdlePowerMeasured: _idle_power,
     ev.ServerSampled: _server,
     ev.ServerLogged: _logged,
     ev.CommandReceived: _command,

@@ -118,6 +118,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     suspicions: tuple[Suspicion, ...] = ()
     gpus: GpuSample | None = None
     gpu_history: tuple[GpuPoint, ...] = ()
+    idle_power_w: tuple[float | None, ...] = ()
     server: ServerSample | None = None
     history: tuple[Point, ...] = ()
     news: tuple[News, ...] = ()

@@ -9,9 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from loadgen.spec import Arrival, ClosedLoop, Constant, DialectName, Poisson, Workload
+from loadgen.spec import Arrival, ClosedLoop, Constant, DialectName, Poisson, Target, Workload
 from loadgen.target import detect_target
 from reconfig.durations import seconds
+from reconfig.flags import FlagsTable
+from reconfig.interrogate import Interrogated, interrogate
 from reconfig.presets import PresetEntry
 from sessions.errors import SweepFileError
 from sessions.folder import write_atomically
@@ -58,13 +60,24 @@ def bench_sweep(options: BenchOptions) -> Sweep:
     if faults:
         raise SweepFileError("spectop bench", faults)
     key = os.environ.get(options.api_key_env) if options.api_key_env else None
-    target = asyncio.run(detect_target(options.base_url, options.model, key, options.dialect))
+    target, found = asyncio.run(_asked(options, key))
+    running = found.preset
     return Sweep(
         label=options.label,
         server=ServerTable(
             base_url=target.base_url, model=target.model, dialect=target.dialect, api_key_env=options.api_key_env
         ),
-        presets=(PresetEntry(algorithm="AS_IT_STANDS", name=options.label),),
+        flags=FlagsTable(vocabulary=found.vocabulary),
+        presets=(
+            PresetEntry(
+                algorithm=running.algorithm,
+                budget=running.budget,
+                topk=running.topk,
+                window=running.window,
+                block_size=running.block_size,
+                name=options.label,
+            ),
+        ),
         matrix=MatrixTable(
             contexts=tuple(options.contexts),
             concurrency=tuple(options.concurrency),
@@ -89,6 +102,11 @@ def bench_sweep(options: BenchOptions) -> Sweep:
         ),
         as_it_stands=True,
     )
+
+
+async def _asked(options: BenchOptions, key: str | None) -> tuple[Target, Interrogated]:
+    target = await detect_target(options.base_url, options.model, key, options.dialect)
+    return target, await interrogate(target)
 
 
 def write_out(folder: Path, out: Path) -> None:

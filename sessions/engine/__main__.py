@@ -25,7 +25,7 @@ from sessions.engine.applying import Applying
 from sessions.engine.checking import Checking, reference_texts
 from sessions.engine.conductor import Conductor, Ending
 from sessions.engine.measuring import Measuring
-from sessions.engine.opening import opened
+from sessions.engine.opening import is_simulated, opened
 from sessions.engine.watching import Watch
 from sessions.errors import SpectopError
 from sessions.events import AnyEvent, Said, SessionEnded
@@ -79,7 +79,6 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
 
         recorder.subscribe(tell)
         memory = LoadMemory()
-        recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume))
         target = first_target(sweep)
         devices = None if sweep.telemetry.devices is None else tuple(map(str, sweep.telemetry.devices))
         choice = await asyncio.to_thread(
@@ -93,6 +92,8 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
                 interval_s=sweep.telemetry.interval,
             ),
         )
+        simulated = is_simulated(sweep) or choice.source.name == "simulated"
+        recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume, simulated=simulated))
         recorder.happen(Said(level="info", words=choice.why))
         gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
         watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)
@@ -108,8 +109,11 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
         _obey_signals(conductor)
         try:
+            if choice.source.name in ("nvml", "dcgm"):
+                await watch.measure_idle()
             ending, words = await conductor.run()
             await applying.leave()
+            watch.tell_cost()
         except Exception as error:
             recorder.happen(Said(level="error", words=f"a fault of spectop itself: {error!r}"))
             with contextlib.suppress(Exception):  # the fault is told; leaving the server is all that is left to try

@@ -17,7 +17,14 @@ from sessions.sweep import Sweep
 
 
 def opened(
-    folder: Path, info: SessionInfo, sweep: Sweep, state: SessionState, memory: LoadMemory, *, resume: bool
+    folder: Path,
+    info: SessionInfo,
+    sweep: Sweep,
+    state: SessionState,
+    memory: LoadMemory,
+    *,
+    resume: bool,
+    simulated: bool,
 ) -> SessionStarted | SessionResumed:
     """Returns the event that opens a session, or takes it up again.
 
@@ -28,6 +35,7 @@ def opened(
         state: what is known so far; empty for a new session.
         memory: earlier loads on this machine.
         resume: go on with what is missing.
+        simulated: the server is the simulated one.
     """
     if resume and state.presets:
         return SessionResumed(engine_pid=os.getpid())
@@ -46,8 +54,8 @@ def opened(
         requests_per_cell={str(c): requests_of(sweep, c) for c in matrix.concurrency},
         coding=sweep.evals.coding,
         lossless_prompts=sweep.evals.lossless_prompts,
-        simulated=is_simulated(sweep),
-        restarts=not isinstance(sweep.server.manager, ManualConfig),
+        simulated=simulated,
+        restarts=not (sweep.as_it_stands or isinstance(sweep.server.manager, ManualConfig)),
         load_s_expected=memory.expected_s(sweep.server.model or "", urlsplit(sweep.server.base_url).hostname or ""),
         engine_pid=os.getpid(),
     )

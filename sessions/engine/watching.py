@@ -12,15 +12,17 @@ import msgspec
 
 from loadgen.figures import GpuWindow, ServerWindow
 from reconfig.restart import GpuMemory
-from sessions.events import GpusSampled, ServerLogged, ServerSampled
+from sessions.events import GpusSampled, IdlePowerMeasured, Said, ServerLogged, ServerSampled
 from sessions.recorder import Recorder
+from telemetry.changes import gpu_changes, server_changes
 from telemetry.ownership import ServerHint
 from telemetry.poller import Poller
 from telemetry.samples import GpuSample, GpuSource, ServerSample
 from telemetry.server import ServerGauges
-from telemetry.windows import gpu_window, server_window
+from telemetry.windows import gpu_window, idle_power_w, server_window
 
 EDGE_LIMIT_S = 0.15
+IDLE_READINGS = 3
 GAUGES_LIMIT_S = 1.0
 LOG_INTERVAL_S = 0.25
 LOG_LINES_MOST = 40
@@ -73,6 +75,27 @@ class Watch:
         """Ends reading the GPUs."""
         if self._poller is not None:
             self._poller.stop()
+
+    def tell_cost(self) -> None:
+        """Tells what reading the GPUs cost."""
+        cost = None if self._poller is None else self._poller.cost()
+        if cost is not None and cost.reads:
+            slowest = f"the slowest took {cost.wall_max_s * 1e3:.0f} ms"
+            words = f"GPUs read {cost.reads} times at {cost.cpu_share:.2%} of a core; {slowest}"
+            self._recorder.happen(Said(level="info", words=words))
+
+    async def measure_idle(self) -> None:
+        """Takes the GPUs' power before the sweep as a baseline; a moment at the start, nothing where none is read."""
+        began = self._recorder.now()
+        for _ in range(IDLE_READINGS):
+            self._fresh.clear()
+            try:
+                await asyncio.wait_for(self._fresh.wait(), 2 * self._interval_s)
+            except TimeoutError:
+                return
+        power = idle_power_w(list(self.gpus), began, self._recorder.now())
+        if any(watts is not None for watts in power):
+            self._recorder.happen(IdlePowerMeasured(power_w=power))
 
     async def run(self) -> None:
         """Reads the gauges and passes log lines on, until cancelled."""
@@ -148,8 +171,11 @@ class Watch:
         self._loop.call_soon_threadsafe(self._take, sample)
 
     def _take(self, sample: GpuSample) -> None:
+        before = self.gpus[-1] if self.gpus else None
         self.gpus.append(sample)
         self._recorder.happen(GpusSampled(sample=sample))
+        if not (self._switching and sample.source == "simulated"):
+            self._say(gpu_changes(before, sample))
         self._fresh.set()
 
     async def _wait_for_gpus(self) -> None:
@@ -166,15 +192,25 @@ class Watch:
             await asyncio.sleep(self._interval_s)
 
     async def _gauge(self) -> None:
-        if self._gauging.locked():
-            return
         async with self._gauging:
             try:
                 sample = await asyncio.wait_for(self._gauges.sample(self._recorder.now()), GAUGES_LIMIT_S)
             except TimeoutError:
                 return
+            before = self.server[-1] if self.server else None
             self.server.append(sample)
             self._recorder.happen(ServerSampled(sample=sample))
+            if not self._switching:
+                self._say(server_changes(before, sample))
+
+    @property
+    def _switching(self) -> bool:
+        """A server that restarts is out of reach as a matter of course."""
+        return self._recorder.state.phase in ("idle", "reconfiguring", "probing", "checking")
+
+    def _say(self, lines: tuple[str, ...]) -> None:
+        for line in lines:
+            self._recorder.happen(Said(level="warning", words=line))
 
     async def _pass_log_on(self) -> None:
         while True:

@@ -13,18 +13,18 @@ def bench(
     base_url: Annotated[str, Parameter(help="The server, such as http://127.0.0.1:30000.")],
     model: Annotated[str | None, Parameter(help="Model; what the server serves when left out.")] = None,
     label: Annotated[str, Parameter(help="Name of the session.")] = "bench",
-    contexts: Annotated[list[int], Parameter(consume_multiple=True, negative="", help="Prompt tokens.")] = [
+    contexts: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="", help="Prompt tokens.")] = (
         60,
         1024,
         4096,
         8192,
-    ],
-    concurrency: Annotated[list[int], Parameter(consume_multiple=True, negative="", help="Streams at once.")] = [
+    ),
+    concurrency: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="", help="Streams at once.")] = (
         1,
         8,
         32,
         64,
-    ],
+    ),
     max_tokens: Annotated[int, Parameter(help="Output tokens of a request.")] = 512,
     temperature: Annotated[float, Parameter(help="0 is greedy.")] = 0.0,
     requests: Annotated[int | None, Parameter(help="Requests of a cell (default: 4 a stream).")] = None,
@@ -56,8 +56,8 @@ def bench(
         base_url=base_url,
         model=model,
         label=label,
-        contexts=contexts,
-        concurrency=concurrency,
+        contexts=list(contexts),
+        concurrency=list(concurrency),
         max_tokens=max_tokens,
         temperature=temperature,
         requests=requests,
