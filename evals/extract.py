@@ -192,12 +192,12 @@ def _choose(candidates: list[_Candidate], entry_point: str | None) -> _Candidate
 
 def _outside(answer: str, scanned: fences.Scan, entry_point: str | None) -> list[tuple[unfenced.Run, str]]:
     """Returns the run of code outside all fences, then inside inline code, as a list with one element or none."""
-    outside = answer
-    for block in scanned.blocks:
-        blank = re.sub(r"[^\n]", " ", answer[block.start : block.end])
-        outside = outside[: block.start] + blank + outside[block.end :]
-    for start, end in scanned.fence_lines:
-        outside = outside[:start] + re.sub(r"[^\n]", " ", answer[start:end]) + outside[end:]
+    spans = sorted([(block.start, block.end) for block in scanned.blocks] + list(scanned.fence_lines))
+    parts, reached = [], 0
+    for start, end in spans:
+        parts += [answer[reached:start], re.sub(r"[^\n]", " ", answer[max(start, reached) : end])]
+        reached = max(reached, end)
+    outside = "".join(parts) + answer[reached:]
     run = unfenced.find(outside, entry_point)
     if run is not None:
         return [(run, "content, no fence")]

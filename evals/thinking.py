@@ -26,6 +26,8 @@ _CLOSE = re.compile(
     r"|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>",
     re.IGNORECASE,
 )
+MOST_TAGS = 100
+"""Tags looked at, from the end: a server that leaks them by the thousand must not stall whoever judges."""
 _QUOTES = "'\"`"
 
 
@@ -49,6 +51,7 @@ def part(text: str) -> Parted:
         [(match.start(), match.end(), True) for match in _OPEN.finditer(text)]
         + [(match.start(), match.end(), False) for match in _CLOSE.finditer(text)]
     )
+    tags = tags[-MOST_TAGS:]
     spans: list[tuple[int, int]] = []
     before_last_bare: list[tuple[int, int]] | None = None
     answer_start = 0
@@ -87,17 +90,15 @@ def _counts(text: str, start: int, end: int, answer_start: int, *, must_begin_li
     line_end = text.find("\n", end)
     begins = not text[line_start:start].strip() or start == answer_start
     ends = not text[end : line_end if line_end >= 0 else len(text)].strip()
-    if must_begin_line and not begins:
-        return False
-    if must_begin_line and text[start] == "[" and not ends:
-        return False
-    inside_closed = any(
+    if must_begin_line:
+        if not begins or (text[start] == "[" and not ends):
+            return False
+    elif begins or ends:
+        return True
+    return not any(
         block.closed and block.start <= start - answer_start < block.end
         for block in fences.scan(text[answer_start:]).blocks
     )
-    if must_begin_line:
-        return not inside_closed
-    return not inside_closed or begins or ends
 
 
 def _blanked(text: str, spans: list[tuple[int, int]]) -> str:

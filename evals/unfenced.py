@@ -13,6 +13,8 @@ _PROMPT = re.compile(r"[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|   +\.\.\.:)(?: |$)")
 _FIRST_PROMPT = re.compile(r"[ \t]*(?:>>>|In \[\d+\]:)(?: |$)")
 _LONGEST = 4_000
 _MOST_STARTS = 80
+_PARSED_CHARACTERS = 400_000
+"""Characters parsed in the search for one run, all attempts together: about a second at worst."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -53,10 +55,13 @@ def find(text: str, entry_point: str | None) -> Run | None:
         for number, line in enumerate(lines)
         if (source.seems_to_define(line, entry_point) if entry_point else re.match(r"(?:async )?def |class ", line))
     ]
+    left = _PARSED_CHARACTERS
     for target in reversed(wanted):
+        if left <= 0:
+            break
         starts = [number for number in range(target + 1) if _STARTS.match(lines[number])][-_MOST_STARTS:]
         for start in starts:
-            end = _longest_end(lines, start, target)
+            end, left = _longest_end(lines, start, target, left)
             if end is not None:
                 return _run(text, offsets, lines, start, end, entry_point)
     if wanted and entry_point is not None:
@@ -81,17 +86,25 @@ def _dedented(lines: list[str]) -> str:
     return "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines) + "\n"
 
 
-def _longest_end(lines: list[str], start: int, target: int) -> int | None:
-    """Returns the largest end for which `lines[start:end]` compiles and holds line `target`."""
+def _longest_end(lines: list[str], start: int, target: int, left: int) -> tuple[int | None, int]:
+    """Returns the largest end for which `lines[start:end]` compiles and holds line `target`, and the characters left.
+
+    Args:
+        lines: of the whole text.
+        start: first line.
+        target: line that must be in it.
+        left: characters that may still be parsed.
+    """
     end = len(lines)
-    while end > target:
+    while end > target and left > 0:
         code = _dedented(lines[start:end])
+        left -= len(code)
         if source.parse(code) is not None:
-            return end
+            return end, left
         bad = source.syntax_error_line(code)
         shrunk = start + bad - 1 if bad else end - 1
         end = min(end - 1, max(shrunk, target)) if shrunk < end else end - 1
-    return None
+    return None, left
 
 
 def _run(text: str, offsets: list[int], lines: list[str], start: int, end: int, entry_point: str | None) -> Run:

@@ -261,6 +261,26 @@ def test_odd_text_is_parsed_without_a_warning_or_an_error(code: str) -> None:
     extract(f"{F}python\ndef add():\n    pass\n{code}\n{F}", None, entry_point="add")
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "</think>\n" * 20_000,
+        "<think>\n" * 20_000,
+        "x </think> y " * 20_000,
+        "```python\n" * 20_000,
+        "def add(a, b):\n    return (\n" * 1_900,
+        "def add(a, b):\n    return '''a\n" * 1_500,
+        "word " * 100_000,
+        "def add(a, b):\n    return a + b\n" + "prose that does not compile\n" * 3_000,
+        "`" * 100_000,
+    ],
+    ids=range(9),
+)
+def test_hostile_answers_do_not_stall(answer: str) -> None:
+    assert extract(answer, None, finish_reason="length", entry_point="add").why
+
+
 def test_language_of_info_strings() -> None:
     infos = ["python", " Py3 ", "{.python #id}", "{python, echo=FALSE}", 'python title="x"', "python:a/b.py", ""]
     assert [fences.language_of(info) for info in infos] == ["python", "py3", "python", "python", "python", "python", ""]
