@@ -52,8 +52,13 @@ class LoadMemory:
 
 def default_path() -> Path:
     """`$XDG_STATE_HOME/spectop/loads.json`."""
+    return state_folder() / "loads.json"
+
+
+def state_folder() -> Path:
+    """Where we keep what outlives a session: `$XDG_STATE_HOME/spectop`."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "spectop" / "loads.json"
+    return Path(state) / "spectop"
 
 
 def _key(model: str, host: str) -> str:

@@ -34,6 +34,7 @@ from reconfig.vocabularies import VOCABULARIES
 from reconfig.watching import StartWatch
 
 OPERATOR_LOOK_S = 0.5
+BUSY_S = 60.0
 
 
 async def put_in_effect(
@@ -236,7 +237,8 @@ class _Putting:
         self._steps.done("port")
         reader = asyncio.create_task(self._watch.read_log("running"))
         try:
-            await self._healthy(self._now() + self._limits.ready_s)
+            until = self._now() + min(self._limits.ready_s, BUSY_S)
+            await self._prover.wait_until_healthy(until, lambda: self._watch.log.state, must=False)
             await self._prove(expected)
             cause = self._watch.log.cause
             if cause is not None and cause.kind == "oom":

@@ -1,13 +1,14 @@
 """The server as a child of ours: own session, output in a file, SIGTERM first and SIGKILL after a limit.
 
-The child writes to a file and not to a pipe, so that it outlives us unharmed; its number is kept beside the log, so
-that a later run finds it again.
+The child writes to a file and not to a pipe, so that it outlives us unharmed. What is needed to find it again is kept
+in the user's state folder, so that a later run with the same command takes it over once its owner is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from reconfig.durations import seconds
+from reconfig.loads import state_folder
 from reconfig.loglines import LineAssembler, LogLine
 from reconfig.managers.config import ProcessConfig
 from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus
@@ -30,9 +32,11 @@ LAST_CHANCE_S = 5.0
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """What is written beside the log: the child, and where its log began in the file."""
+    """What is kept of a child: itself, whose child it is, its log, and where in the file its log began."""
 
     process: ProcessSeen
+    owner: ProcessSeen
+    log: str
     log_start: int
 
 
@@ -50,8 +54,11 @@ class ProcessManager:
             raise ValueError("[server.manager] command = []: the command that starts the server is needed, as a list")
         self._config = config
         self.kills_orphans = True  # the whole session is ours
-        self._log = Path(config.log) if config.log is not None else state_dir / "server.log"
-        self._kept_at = state_dir / "server-process.json"
+        self._own_log = Path(config.log) if config.log is not None else state_dir / "server.log"
+        self._log = self._own_log
+        place = [*config.command, config.cwd or str(Path.cwd())]
+        name = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
+        self._kept_at = state_folder() / "processes" / f"{name}.json"
         self._cwd = config.cwd
         self._stop_limit_s = seconds(config.stop_timeout)
         self._table = LocalProcesses()
@@ -116,6 +123,7 @@ class ProcessManager:
         if self._prepared is None:
             raise ManagerError("nothing was prepared to be started")
         command, env = self._prepared
+        self._log = self._own_log
         try:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             self._spawn(command, env)
@@ -176,15 +184,18 @@ class ProcessManager:
             )
         self._process = self._table.seen(self._child.pid) or ProcessSeen(self._child.pid, time.time())
         self._kept_at.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._kept_at.with_suffix(".part")
-        partial.write_bytes(msgspec.json.encode(_Kept(self._process, self._log_start)))
+        owner = self._table.seen(os.getpid()) or ProcessSeen(os.getpid(), 0.0)
+        kept = _Kept(self._process, owner, str(self._log.resolve()), self._log_start)
+        partial = self._kept_at.with_suffix(f".{os.getpid()}.part")
+        partial.write_bytes(msgspec.json.encode(kept))
         partial.replace(self._kept_at)
 
     def _find_again(self) -> None:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             kept = msgspec.json.decode(self._kept_at.read_bytes(), type=_Kept)
-            if self._table.alive(kept.process):
-                self._process, self._log_start = kept.process, kept.log_start
+            owned = kept.owner.pid != os.getpid() and self._table.alive(kept.owner)
+            if self._table.alive(kept.process) and not owned:
+                self._process, self._log, self._log_start = kept.process, Path(kept.log), kept.log_start
 
     async def _gone(self, processes: Sequence[ProcessSeen], limit_s: float) -> bool:
         clock = asyncio.get_running_loop().time

@@ -31,6 +31,11 @@ async def lab() -> AsyncIterator[Bench]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def child(lab: Bench, tmp_path: Path, *more: str, **config: Any) -> ProcessManager:
     manager = manager_from(
         ProcessConfig(command=sim_command(lab.port, *more), stop_timeout=20, **config), state_dir=tmp_path
@@ -182,7 +187,7 @@ async def test_a_server_that_was_left_running_is_found_again_and_proven_without_
     assert proof.in_effect, proof.failure
     await first.leave()
     del first
-    again = child(lab, tmp_path)
+    again = child(lab, tmp_path / "a later session")
     found = await prove_running(
         B8T4, vocabulary=VOCABULARIES["ddtree"], manager=again, target=lab.target, generator=lab.generator, limits=QUICK
     )
@@ -226,3 +231,19 @@ async def test_keys_reach_neither_steps_nor_log_nor_proof(lab: Bench, tmp_path: 
     everything = f"{proof} {lab.steps} {lab.lines}"
     assert key not in everything
     assert "hf-other-secret" not in everything
+
+
+async def test_a_server_whose_owner_still_lives_is_not_taken_over(lab: Bench, tmp_path: Path) -> None:
+    first = child(lab, tmp_path)
+    proof = await lab.put(NONE, first)
+    assert proof.in_effect, proof.failure
+    [kept] = (tmp_path / "state" / "spectop" / "processes").glob("*.json")
+    parent = psutil.Process(os.getppid())
+    words = kept.read_text().replace(f'"pid":{os.getpid()},', f'"pid":{parent.pid},', 1)
+    started = psutil.Process().create_time()
+    kept.write_text(words.replace(str(started), str(parent.create_time())))
+    other = child(lab, tmp_path / "other")
+    refused = await lab.put(NONE, other)
+    assert refused.cause == "port"
+    assert f"pid {proof.instance['manager pid']}" in (refused.failure or "")
+    await first.stop()
