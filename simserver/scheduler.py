@@ -64,8 +64,9 @@ class Scheduler:
 
     @property
     def unfinished(self) -> list[Job]:
-        """Jobs that wait or run."""
-        return [*self.waiting, *self.running]
+        """Jobs that wait, are computed for the first time, or run."""
+        begun = [job for job, _ in self._pass or () if job not in self.waiting and job.finish is None]
+        return [*self.waiting, *begun, *self.running]
 
     async def wait_idle(self, timeout_s: float) -> bool:
         """Waits until nothing runs or waits; returns whether that happened in time."""
@@ -101,10 +102,9 @@ class Scheduler:
         """Ends a job, or all of them, with an abort."""
         for job in self.unfinished:
             if everything or job.rid == rid:
-                if job in self.running:
-                    self.running.remove(job)
-                else:
-                    self.waiting.remove(job)
+                for place in (self.running, self.waiting):
+                    if job in place:
+                        place.remove(job)
                 if self._pass is not None:
                     self._pass = [each for each in self._pass if each[0] is not job]
                 job.finish = Finish("abort", message=message)
@@ -114,7 +114,7 @@ class Scheduler:
 
     def flush(self) -> bool:
         """Empties the prefix cache and the acceptance counters; refused while anything runs."""
-        if self.running or self.waiting:
+        if self.unfinished:
             return False
         self.cache.clear()
         self._cold = [_AFTER_FLUSH_MS]
@@ -122,7 +122,7 @@ class Scheduler:
         return True
 
     def _note_idle(self) -> None:
-        if not self.running and not self.waiting:
+        if not self.unfinished:
             self._idle.set()
 
     def _arm(self) -> None:
@@ -165,6 +165,7 @@ class Scheduler:
             seconds *= 1.2
         self._due = start + seconds * self._jitter.lognormvariate(0.0, _JITTER) / self._speed
         self._busy = True
+        self._gpus.work(start, self._due, self._pass is not None)
         for job, _ in self._pass or ():
             if not job.started_ns:
                 job.started_ns = int(start * 1e9)
@@ -225,7 +226,6 @@ class Scheduler:
         return plan
 
     def _finish_pass(self, due: float) -> None:
-        self._gpus.work(self._began, due, self._pass is not None)
         if self._pass is not None:
             self._finish_prefill(self._pass, due)
             self._pass = None

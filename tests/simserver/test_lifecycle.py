@@ -143,6 +143,17 @@ def test_on_sigterm_the_process_drains_and_goes_on_answering(tmp_path: Path) -> 
         assert refused(sim.port)
 
 
+def test_a_prompt_under_way_is_drained_too(tmp_path: Path) -> None:
+    with running(tmp_path, "--sim-drain-poll-seconds", "0.05", "--chunked-prefill-size", "32768") as sim:
+        body = {"messages": [{"role": "user", "content": "word " * 12_000}], "max_tokens": 3}
+        with sim.open("POST", "/v1/chat/completions", body) as sock:
+            until(lambda: sim.truth()["requests"], "the request")
+            sim.process.terminate()
+            sim.wait_log("Remaining number of requests 1.")
+            assert b'"completion_tokens":3' in sock.recv(65536)
+        assert sim.process.wait(30) == 0
+
+
 def test_slow_old_process_goes_on_answering_with_nothing_to_do(tmp_path: Path) -> None:
     flags = ["--sim-fault", "slow-old-process=1.5", "--sim-drain-poll-seconds", "0.1", "--sim-speed", "50"]
     with running(tmp_path, *flags) as sim:

@@ -185,6 +185,21 @@ def test_flush_is_refused_while_anything_runs(tmp_path: Path) -> None:
         assert (truth["outcome"], truth["finish_reason"]) == ("aborted", "abort")
 
 
+def test_a_prompt_under_way_is_unfinished_and_can_be_aborted(tmp_path: Path) -> None:
+    with running(tmp_path, "--chunked-prefill-size", "32768") as sim:
+        sim.chat("Hi", max_tokens=1)
+        body = {"messages": [{"role": "user", "content": "word " * 20_000}], "max_tokens": 4, "rid": "long"}
+        with sim.open("POST", "/v1/chat/completions", body) as sock:
+            while not sim.truth("rid=long")["requests"]:
+                time.sleep(0.01)
+            assert sim.truth("rid=long")["requests"][0]["first_token_ns"] is None
+            assert sim.exchange("POST", "/flush_cache").code == 400
+            assert sim.exchange("POST", "/abort_request", {"rid": "long"}).code == 200
+            assert b'"finish_reason":"abort"' in sock.recv(65536)
+        assert sim.exchange("POST", "/flush_cache?timeout=10").code == 200
+        assert sim.chat("Hi", max_tokens=3).json["usage"]["completion_tokens"] == 3
+
+
 def test_a_client_that_leaves_is_aborted_two_seconds_later(tmp_path: Path) -> None:
     with running(tmp_path, "--sim-speed", "5") as sim:
         body = {
