@@ -341,6 +341,14 @@ async def test_texts_come_along_where_they_are_kept() -> None:
         assert [text.record.rid for text in seen.texts] == [record.rid for record in seen.records]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may go before others")
+async def test_load_processes_go_before_others() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        assert (await pool.generate(GenerationRequest(rid="r", text="hi"))).record.valid
+        (process,) = workers()
+        assert process.nice() < 0
+
+
 async def test_another_target() -> None:
     async with token_server() as served, token_server() as other, pool_for(served, 2) as pool:
         await pool.retarget(Target(base_url=other.url, model="n"))
