@@ -29,6 +29,7 @@ class MarkKind(StrEnum):
     TAU_DROP = "tau-drop"
     DIVERGED = "diverged"
     FEW_SAMPLES = "few-samples"
+    GPU_LOST = "gpu-lost"
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -130,6 +131,7 @@ class GpuWindow(msgspec.Struct, frozen=True, kw_only=True):
         energy_j: joules of all GPUs over `energy_span_s`, from the energy counters; interpolated to the window.
         memory_peak_bytes: highest used memory in the whole cell.
         throttle_reasons: clock event reasons seen, other than idle and application clocks.
+        lost_gpus: indices of our GPUs that could not be read at some time in the cell.
     """
 
     energy_j: float | None = None
@@ -138,6 +140,7 @@ class GpuWindow(msgspec.Struct, frozen=True, kw_only=True):
     power_mean_w: float | None = None
     utilisation_mean: float | None = None
     throttle_reasons: tuple[str, ...] = ()
+    lost_gpus: tuple[int, ...] = ()
 
 
 class CellFigures(msgspec.Struct, frozen=True, kw_only=True):

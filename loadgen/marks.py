@@ -64,6 +64,7 @@ def cell_marks(
         _drafts_rejected(taken) if speculative else None,
         _no_speculation(valid, taken) if speculative else None,
         _few_samples(figures),
+        None if gpus is None else _gpu_lost(gpus),
     )
     return tuple(mark for mark in found if mark is not None)
 
@@ -193,6 +194,18 @@ def _throttled(gpus: GpuWindow) -> Mark | None:
         kind=MarkKind.THROTTLED,
         reason=f"GPU clocks were held down: {', '.join(gpus.throttle_reasons)}",
         value=float(len(gpus.throttle_reasons)),
+        limit=0.0,
+    )
+
+
+def _gpu_lost(gpus: GpuWindow) -> Mark | None:
+    if not gpus.lost_gpus:
+        return None
+    named = ", ".join(map(str, gpus.lost_gpus))
+    return Mark(
+        kind=MarkKind.GPU_LOST,
+        reason=f"GPU {named} could not be read during the cell: its energy and memory are not known",
+        value=float(len(gpus.lost_gpus)),
         limit=0.0,
     )
 

@@ -82,6 +82,7 @@ MARK_LETTERS: dict[MarkKind, str] = {
     MarkKind.SHORT_OUTPUT: "O",
     MarkKind.SHORT_STEADY: "S",
     MarkKind.COLD: "C",
+    MarkKind.GPU_LOST: "G",
     MarkKind.FEW_SAMPLES: "F",
 }
 """The letter beside a figure for each reason to doubt it, the gravest first; Enter gives the reason."""

@@ -1,4 +1,4 @@
-"""One browser tab of `spectop serve`: read-only screens over a running or a saved session, `python -m tui.served FOLDER`."""
+"""One browser tab of `spectop serve`: read-only screens over a running or a saved session (`-m tui.served FOLDER`)."""
 
 from __future__ import annotations
 

@@ -111,6 +111,11 @@ def test_throttled_names_the_reasons() -> None:
     assert "sw_power_cap, hw_thermal_slowdown" in found[MarkKind.THROTTLED].reason
 
 
+def test_a_lost_gpu_is_named() -> None:
+    found = marks(good(), gpus=GpuWindow(lost_gpus=(3, 5)))
+    assert found[MarkKind.GPU_LOST].reason.startswith("GPU 3, 5 could not be read")
+
+
 def test_errors_above_one_in_a_hundred() -> None:
     one = [*good(198), failed(98.0, 99.0, slot=0), evenly(99.0, 0.1, 1.0, 11, slot=0)]
     two = [*good(196), failed(98.0, 99.0, slot=0), failed(98.0, 99.0, slot=1)]
