@@ -8,7 +8,7 @@ class NotInEffectError(Exception):
 
     Attributes:
         cause: the kind of failure ("oom", "arguments", "port", "crash loop", "exited", "unit", "permission", "stopped",
-            "timeout", "memory", "generate", "setting", "model", "instance").
+            "timeout", "memory", "key", "generate", "setting", "model", "instance").
     """
 
     def __init__(self, cause: str, words: str) -> None:

@@ -72,6 +72,10 @@ class Prover:
             if health.good:
                 self.steps.done("health", health.words)
                 return
+            if health.status in {401, 403}:
+                raise NotInEffectError(
+                    "key", f"the server refuses us ({health.words}): correct api_key_env in [server]"
+                )
             self.steps.news("health", f"{health.words}: {'busy or ' if health.status == 503 else ''}{state()}")
             if self._clock() >= until and not must:
                 self.warnings.append(f"/health says {health.words}")

@@ -22,6 +22,7 @@ from reconfig.waiting import wait_until
 from reconfig.watching import StartWatch
 
 KILL_LIMIT_S = 5.0
+CLOCK_SLACK_S = 1.0
 
 
 class GpuMemory(msgspec.Struct, frozen=True):
@@ -163,7 +164,7 @@ class Restart:
             passed_s = self._now() - self.started
             if await self._onlooker.server.port_open():
                 listeners = self._onlooker.listeners()
-                if not listeners or any(listener.started >= self._started_wall - 1.0 for listener in listeners):
+                if not listeners or self._is_ours(listeners):
                     break
                 self._steps.news("port", f"the port is answered by {_names(listeners)}, which is not the new server")
             else:
@@ -177,6 +178,14 @@ class Restart:
             await asyncio.sleep(self._limits.look_s)
         self._steps.done("port", f"open after {duration(passed_s)}")
         return passed_s
+
+    def _is_ours(self, listeners: tuple[ProcessSeen, ...]) -> bool:
+        """Whether one of them was started after us, or belongs to what the manager runs."""
+        if any(listener.started >= self._started_wall - CLOCK_SLACK_S for listener in listeners):
+            return True
+        status = self._watch.status
+        family = self._onlooker.family(status.pid if status is not None else None)
+        return any(listener in family for listener in listeners)
 
     def _tell_progress(self, passed_s: float, known_s: float | None) -> None:
         state = self._watch.log.state
