@@ -6,17 +6,21 @@ edges, and the figures come from the same pure functions that every view uses.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from typing import Literal
 
-from loadgen.errors import CellError, WorkerLost
+import msgspec
+
+from loadgen.errors import CellError, TargetError, WorkerLost
 from loadgen.figures import CellFigures, GoodputLimits
 from loadgen.measure import measure_cell
 from loadgen.phases import steady_window
 from loadgen.pool import WorkerPool
 from loadgen.records import RequestRecord
-from loadgen.spec import CellProgress, CellSpec, Stop, Target, WorkerHealth
+from loadgen.spec import Calibration, CellProgress, CellSpec, Stop, Target, WorkerHealth
+from loadgen.workload_calibration import calibrate_target
 from reconfig.presets import Preset
 from sessions.engine.target import flush_cache
 from sessions.engine.watching import Watch
@@ -48,6 +52,7 @@ class Measuring:
         self._pool = pool
         self._watch = watch
         self._dropped: str | None = None
+        self._calibration: Calibration | None = None
 
     async def drop(self, why: str) -> None:
         """Abandons the running cell; `measure` returns soon, with the cell skipped or reset."""
@@ -67,7 +72,7 @@ class Measuring:
         before = self._recorder.state.cells.get(cell.text)
         attempt = (before.attempt if before else 0) + 1
         run = cell.text if attempt == 1 else f"{cell.text}#{attempt}"
-        spec = self.spec(cell, run)
+        spec = await self._calibrated(self.spec(cell, run))
         self._dropped = None
         began = time.perf_counter()
         self._recorder.happen(PhaseChanged(phase="warming", preset=cell.preset, cell=cell))
@@ -122,6 +127,12 @@ class Measuring:
             stall_timeout_s=_plain(load.stall_timeout),
             first_token_timeout_s=_plain(load.first_token_timeout),
         )
+
+    async def _calibrated(self, spec: CellSpec) -> CellSpec:
+        """Returns the cell with what is known of how the server counts prompt tokens, asking it what is not."""
+        with contextlib.suppress(TargetError, WorkerLost):  # the cell itself will tell what is wrong
+            self._calibration = await calibrate_target(spec, self.target, self._pool, self._calibration)
+        return msgspec.structs.replace(spec, calibration=self._calibration)
 
     def _record(self, record: RequestRecord, records: list[RequestRecord]) -> None:
         records.append(record)
