@@ -159,6 +159,10 @@ def _rich(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     gpus_on_left = 2 + top - y >= gpu_rows
     if gpus_on_left:
         places["gpus"] = Rect(0, 2 + top - gpu_rows, left, gpu_rows)
+    if needs.proving:
+        places["log"] = Rect(left + 1, 2, right, top)
+        places["events"] = Rect(0, 2 + top, width, words)
+        return places
     y = 2
     now = max(8, min(16, top - 12))
     places["now"] = Rect(left + 1, y, right, now)

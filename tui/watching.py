@@ -170,8 +170,6 @@ class WatchingApp(App[str]):
     def _lose(self, words: str) -> None:
         if self._newest is not None:
             self.facts = replace(self.facts, state=self._newest)
-        name = self.facts.state.session or "SESSION"
-        words = f"{words.rstrip('.')}. What was measured is kept; `spectop run SWEEP --resume {name}` goes on."
         self.look(lost=words)
 
     def _tick(self) -> None:

@@ -282,7 +282,7 @@ async def test_a_lost_engine_is_a_state_with_words_and_the_next_step() -> None:
         source.lose("the engine (process 4711) is gone")
         await until(pilot, lambda: "ENGINE LOST" in screen_text(app))
         shown = screen_text(app)
-        assert "process 4711" in shown
+        assert "process 4711" in panel_text(app, "events")
         assert "--resume" in shown
         assert "167.6 ±1.8" in shown
         await pilot.press("p")

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -44,7 +44,9 @@ class AddPreset(ModalScreen[Preset | None]):
             head.styles.height = 1
             yield head
             for name, hint in self.FIELDS:
-                yield Input(placeholder=f"{name}: {hint}", compact=True, id=name)
+                with Horizontal():
+                    yield Panel(lambda w, h, name=name: [line(Span(name, "muted"))], classes="label")  # type: ignore[misc]
+                    yield Input(placeholder=hint, compact=True, id=name)
             problem = Panel(
                 lambda w, h: [line(Span(x, "bad")) for x in self._problem.splitlines()],
                 glyphs=self.glyphs,

@@ -86,7 +86,8 @@ def _safety(facts: Facts, cells: int) -> Line:
 def _happening(facts: Facts, cells: int) -> Line:
     state, g = facts.state, facts.glyphs
     if facts.view.lost:
-        return fit(line(Span(f" {plain_text(facts.view.lost, g)}", "bad")), cells, g)
+        words = "the engine is gone; figures are kept. Go on: spectop run SWEEP --resume last"
+        return fit(line(Span(f" {words}", "bad")), cells, g)
     words, role = _phase_words(facts)
     times = next((t for t in _times(facts) if len(t) + width(words) + 3 <= cells), _times(facts)[-1])
     running = facts.running

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tui.cells import shown
 from tui.draw import Line, Span, line, title
 from tui.graph import bar
+from tui.metrics import THROUGHPUT
 from tui.view import Facts
-from tui.words import cut, plain_text, right, width, with_interval
+from tui.words import cut, number, plain_text, right, width, with_interval
 
 
 def counted_point(facts: Facts) -> tuple[int, int] | None:
@@ -95,6 +96,9 @@ def preset_strip(facts: Facts, cells: int, rows: int) -> list[Line]:
         words = {"failed": "failed", "not-in-effect": "not in effect", "skipped": "skipped"}.get(s.status, "")
         if s.status == "running":
             words = f"{g.running} running"
+            running = facts.running
+            if running is not None and running.progress is not None and metric is THROUGHPUT:
+                figure = right(number(running.progress.tok_s), 14, g)
         out.append(
             line(
                 Span(f" {g.here if looked_at else ' '} "),

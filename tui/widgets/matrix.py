@@ -59,7 +59,7 @@ def grid(facts: Facts, cells: int, rows: int) -> Grid:
     room = max(1, cells - _ROW_HEAD)
     each = room // n
     intervals = each >= full
-    each = min(each, 18) if intervals else max(each, SHORT_CELL)
+    each = min(each, 16) if intervals else max(each, SHORT_CELL)
     visible = max(1, min(n, room // each))
     point = facts.point
     first = 0
@@ -149,7 +149,7 @@ def _cell(
             "not-in-effect": (g.failed, "bad", "no effect"),
             "absent": (" ", "muted", ""),
         }.get(cell.status, (" ", "muted", g.waiting))
-    if 0 < cell.done < cell.planned and not is_running and at.cell >= 18:
+    if 0 < cell.done < cell.planned and not is_running and at.cell >= 16:
         text = f"{text} {cell.done}/{cell.planned}"
     body = right(text, room, g)
     room_for_marks = max(1, at.after - 1)

@@ -20,7 +20,7 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
     progress = running.progress if running else None
     tok_s = progress.tok_s if progress else None
     accept = progress.acceptance_length if progress else None
-    out: list[Line] = [title("now, last minute" if running else "the last minute of measuring", cells, g)]
+    out: list[Line] = [title("now, last minute" if running else "last measured minute", cells, g)]
     graph_cells = max(0, cells - 8 - 7)
     spare = rows - 1 - 2
     each = max(1, min(5, spare // 2))
@@ -42,8 +42,8 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
     gauges = []
     if server is not None:
         for name, text in (
-            ("running", number(server.running, 0)),
-            ("waiting", number(server.waiting, 0)),
+            ("running" if cells >= 34 else "run", number(server.running, 0)),
+            ("waiting" if cells >= 34 else "wait", number(server.waiting, 0)),
             ("kv", share(server.token_usage)),
         ):
             gauges.extend([Span(f"{name} ", "muted"), Span(f"{text}  ")])

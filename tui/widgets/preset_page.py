@@ -28,8 +28,8 @@ def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
 
 
 def _columns(cells: int) -> tuple[int, int]:
-    name = 16 if cells < 100 else 22
-    rest = cells - (4 + name + 22 + 11 + 8 + 7 + 10)
+    name = 14 if cells < 100 else 22
+    rest = cells - (5 + name + 22 + 11 + 8 + 7 + 10 + 2)
     return name, max(0, rest)
 
 
@@ -38,7 +38,7 @@ def preset_heading(facts: Facts, cells: int) -> Line:
     g = facts.glyphs
     name, settings = _columns(cells)
     words = f"     {left('name', name, g)}{left('proof', 22, g)}{right('best tok/s', 11, g)}{right('accept', 8, g)}"
-    words += f"{right('pass', 7, g)}{right('lossless', 10, g)}  {left('settings', settings, g)}"
+    words += f"{right('pass', 7, g)}{right('lossless', 10, g)}{'  ' if settings else ''}{left('settings', settings, g)}"
     return line(Span(words, "head"))
 
 
@@ -54,7 +54,7 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
     same = f"{lossless.identical}/{lossless.compared}" if lossless else g.absent
     reference = " ref" if preset.preset.name == facts.state.reference else ""
     return line(
-        Span(f"{place if place <= 9 else '':>3} "),
+        Span(f"{place if place <= 9 else '':>4} "),
         Span(left(plain_text(preset.preset.name, g) + reference, name, g), "strong"),
         Span(left(effect.text, 22, g), effect.role),
         Span(right(number(rate), 11, g)),
@@ -64,7 +64,7 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
             right(f"{same}{g.hot if lossless and lossless.diverged else ''}", 10, g),
             "bad" if lossless and lossless.diverged else "",
         ),
-        Span(f"  {left(settings_words(preset.preset), settings, g)}", "muted"),
+        Span(f"  {left(settings_words(preset.preset), settings, g)}" if settings else "", "muted"),
     )
 
 

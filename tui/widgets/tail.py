@@ -41,6 +41,9 @@ def draw_events(facts: Facts, cells: int, rows: int) -> list[Line]:
     heading = _with_search(facts, heading)
     found = wanted_news(facts)
     lines = [news_line(facts, n) for n in found[-max(0, rows - 1) :]] if rows > 1 else []
+    if facts.view.lost:
+        lost = News(facts.state.t, "", "error", facts.view.lost)
+        lines = [*lines[-max(0, rows - 2) :], news_line(facts, lost)]
     if not lines:
         lines = [line(Span(" nothing that fits" if facts.view.search else " nothing yet", "muted"))]
     return [title(f" {heading}", cells, facts.glyphs), *lines][:rows]
