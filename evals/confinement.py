@@ -145,7 +145,7 @@ def _source(name: str) -> str:
 def _bubblewrap(way: Way, filter_fd: int) -> list[str]:
     arguments = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"]
     arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox", "--cap-drop", "ALL"]
-    arguments += ["--die-with-parent", "--new-session", "--clearenv"]
+    arguments += ["--die-with-parent", "--as-pid-1", "--new-session", "--clearenv"]
     for name, value in _CLEAN_ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
     arguments += ["--ro-bind", "/usr", "/usr"]

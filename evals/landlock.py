@@ -11,7 +11,7 @@ import os
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 VERSION_QUERY = 1
 PATH_BENEATH = 1
-NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE = 38, 22, 2
+NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE, DEATH_SIGNAL = 38, 22, 2, 1
 WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 NET_RIGHTS = 0b11
 SCOPES = 0b11
@@ -57,6 +57,7 @@ def confine(folders: tuple[str, ...], devices: tuple[str, ...], program: bytes) 
         program: the filter, as bytes of `struct sock_filter`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(DEATH_SIGNAL, ctypes.c_ulong(9), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
     abi = _called(libc, CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_QUERY))
     attributes = RulesetAttributes(filesystem_rights(abi), NET_RIGHTS, SCOPES)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8

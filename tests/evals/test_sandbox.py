@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -261,6 +264,40 @@ def test_a_run_that_is_stopped_before_it_starts_is_over_at_once() -> None:
     result = running.run(way, program("while True:\n    pass\n"), timeout_s=60, memory_bytes=1 << 30, stopper=stopper)
     assert (result.status, result.message) == ("exited", "stopped from outside")
     stopper.close()
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("highest", ["bwrap", "landlock"])
+def test_a_program_dies_with_the_process_that_runs_it(highest: str) -> None:
+    code = (
+        "from evals.program import Program\n"
+        "from evals.sandbox import Sandbox, probe_level\n"
+        f"sandbox = Sandbox(probe_level({highest!r}))\n"
+        "print('started', flush=True)\n"
+        "program = 'import threading, time\\nthreading.Thread(target=time.sleep, args=(600,)).start()\\ntime.sleep(600)'\n"
+        "sandbox.run_blocking(Program(code=program, tests='pass'), timeout_s=600)\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        seen = asleep_under(process.pid)
+        process.kill()
+    assert seen
+    assert psutil.wait_procs(seen, timeout=5)[1] == []
+
+
+def asleep_under(pid: int) -> list[psutil.Process]:
+    """Waits until a sandboxed Python below `pid` has started its thread; returns all processes below."""
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        below = psutil.Process(pid).children(recursive=True)
+        for each in below:
+            with contextlib.suppress(psutil.Error):
+                if "python" in each.name() and each.num_threads() == 2:
+                    return below
+        os.sched_yield()
+    return []
 
 
 def _as_nobody(pipe: Connection) -> None:
