@@ -72,12 +72,18 @@ class RequestCounts(msgspec.Struct, frozen=True):
 
 
 class ClientFigures(msgspec.Struct, frozen=True):
-    """The load generator's own health in the cell."""
+    """The load generator's own health in the cell.
+
+    Attributes:
+        engine_lag_p99_s: 99th percentile of how late the event loop of the process was that runs the session and
+            serves the terminals; it reads no stream, so this tells of its health and not of the figures'.
+    """
 
     loop_lag_p99_s: float | None = None
     cpu_share: float | None = None
     streams_open_max: int | None = None
     start_lateness_p99_s: float | None = None
+    engine_lag_p99_s: float | None = None
 
 
 class CategoryFigures(msgspec.Struct, frozen=True, kw_only=True):

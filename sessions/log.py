@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -38,6 +39,7 @@ SAMPLES_KEPT_WHILE_FULL = 50_000
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TAIL = 1 << 20
+_LEFTOVER = re.compile(r"\.(control|\w+\.parquet)\.")
 
 
 class SavedText(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +216,9 @@ class SessionLog:
         self._lock = _lock(folder)
         self._files: dict[str, LineFile] = {}
         try:
+            for leftover in folder.glob(".*"):
+                if _LEFTOVER.match(leftover.name):  # a killed engine was about to give it its name
+                    leftover.unlink(missing_ok=True)
             if texts:
                 (folder / TEXTS_FILE).parent.mkdir(mode=0o700, exist_ok=True)
             names = [EVALS_FILE, REQUESTS_FILE, GPUS_FILE, SERVER_FILE, *([TEXTS_FILE] if texts else []), EVENTS_FILE]

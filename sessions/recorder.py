@@ -1,21 +1,26 @@
 """The one door through which events enter: stamped, reduced into the state, written to the log, sent to terminals.
 
-A full disk shows here: lines wait in memory in order, the engine pauses, and goes on when there is room.
+A full disk shows here: lines wait in memory in order, the engine pauses, and goes on when there is room. It counts as
+full a little before it is, because the server's log and other small files need room beside these lines.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from loadgen.records import RequestRecord
-from sessions.errors import DiskFull
+from sessions.errors import SessionError
 from sessions.events import UNSTAMPED, AnyEvent, Said
 from sessions.folder import utc_now
 from sessions.log import SavedText, SessionLog
 from sessions.reduce import reduce
 from sessions.state import SessionState
+
+ROOM_LEAST = 1 << 20
+"""Bytes; with less free the disk counts as full."""
 
 
 class Recorder:
@@ -29,7 +34,7 @@ class Recorder:
     def __init__(self, log: SessionLog, state: SessionState | None = None) -> None:
         self.log = log
         self.state = state or SessionState()
-        self._told_full = False
+        self._told = False
         self._publish: list[Callable[[AnyEvent], None]] = []
 
     def now(self) -> float:
@@ -38,8 +43,8 @@ class Recorder:
 
     @property
     def disk_full(self) -> bool:
-        """Whether lines wait for room on the disk."""
-        return self.log.full
+        """Whether lines wait for room on the disk, or would have to soon."""
+        return self.log.full or self._room() < ROOM_LEAST
 
     def subscribe(self, publish: Callable[[AnyEvent], None]) -> None:
         """Adds somebody who is told of every event; must not block."""
@@ -62,11 +67,15 @@ class Recorder:
         self._write(lambda: self.log.text(text))
 
     def tick(self) -> None:
-        """Called about once a second: writes again what a full disk refused."""
-        was_full = self.log.full
+        """Called about once a second: writes again what a full disk refused, and looks how much room there is."""
         self._write(self.log.tick)
-        if was_full and not self.log.full:
-            self._told_full = False
+        if self.log.full:
+            return
+        room = self._room()
+        if room < ROOM_LEAST:
+            self._tell(f"{self.log.folder}: {room >> 10} KiB left on the disk")
+        elif self._told:
+            self._told = False
             lost, self.log.samples_lost = self.log.samples_lost, 0
             left_out = f", {lost} telemetry samples were left out" if lost else ""
             self.happen(Said(level="good", words=f"there is room on the disk again; no result was lost{left_out}"))
@@ -79,8 +88,18 @@ class Recorder:
     def _write(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except DiskFull as error:
-            if self._told_full:
-                return
-            self._told_full = True
-            self.happen(Said(level="error", words=f"{error}; the sweep pauses until there is room"))
+        except SessionError as error:  # no room, or a disk that fails: the lines wait, and are tried again
+            self._tell(str(error))
+
+    def _tell(self, what: str) -> None:
+        if not self._told:
+            self._told = True
+            self.happen(Said(level="error", words=f"{what}; the sweep pauses until there is room"))
+
+    def _room(self) -> int:
+        """Bytes that this user may still write; a file system that does not tell counts as empty."""
+        try:
+            disk = os.statvfs(self.log.folder)
+        except OSError:
+            return ROOM_LEAST
+        return disk.f_bavail * disk.f_frsize if disk.f_blocks else ROOM_LEAST

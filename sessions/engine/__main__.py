@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from loadgen.lag import LagWatcher
 from loadgen.pool import WorkerPool
 from loadgen.spec import Target
 from reconfig.loads import LoadMemory
@@ -27,7 +28,7 @@ from sessions.engine.conductor import Conductor, Ending
 from sessions.engine.measuring import Measuring
 from sessions.engine.opening import is_simulated, opened
 from sessions.engine.watching import Watch
-from sessions.errors import SpectopError
+from sessions.errors import SessionError, SpectopError
 from sessions.events import AnyEvent, Said, SessionEnded
 from sessions.folder import publish_control, read_info, socket_path
 from sessions.log import SessionLog
@@ -65,8 +66,13 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         path = socket_path(folder)
         control = ControlServer(path, lambda: recorder.state, obey)
         recorder.subscribe(control.publish)
-        await control.start()
-        publish_control(folder, path)
+        try:
+            await control.start()
+            publish_control(folder, path)
+        except OSError as error:
+            raise SessionError(
+                f"terminals could not be let in ({path}, {folder}): {error.strerror or error}"
+            ) from error
         notifier = Notifier(
             sweep.notify.command,
             sweep.notify.timeout,
@@ -108,12 +114,15 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         conductor = Conductor(sweep, recorder, applying, measuring, checking)
         background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
         _obey_signals(conductor)
+        lag = LagWatcher()
+        lag.start()
         try:
             if choice.source.name in ("nvml", "dcgm"):
                 await watch.measure_idle()
             ending, words = await conductor.run()
             await applying.leave()
             watch.tell_cost()
+            recorder.happen(Said(level="info", words=_own_health(lag)))
         except Exception as error:
             recorder.happen(Said(level="error", words=f"a fault of spectop itself: {error!r}"))
             with contextlib.suppress(Exception):  # the fault is told; leaving the server is all that is left to try
@@ -123,6 +132,7 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         else:
             recorder.happen(SessionEnded(status=ending, words=words))
         finally:
+            lag.stop()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -134,7 +144,10 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             await notifier.close()
             await control.close()
         if ending == "finished":
-            await asyncio.to_thread(_write_tables, folder)
+            try:
+                await asyncio.to_thread(_write_tables, folder)
+            except SpectopError as error:  # the log has it all, and Parquet can be made of it at any time
+                recorder.happen(Said(level="warning", words=str(error)))
         return ending
 
 
@@ -170,10 +183,17 @@ def _obey_signals(conductor: Conductor) -> None:
 
 
 def _write_tables(folder: Path) -> None:
-    from sessions.tables import write_parquet
+    from sessions.tables import write_parquet  # late: Polars is slow to load, and needed only here
 
-    with contextlib.suppress(OSError):
-        write_parquet(folder)
+    write_parquet(folder)
+
+
+def _own_health(lag: LagWatcher) -> str:
+    """Says how the engine's process fared: a terminal, however slow, must not be able to hold its event loop up."""
+    return (
+        f"the engine's event loop was at most {lag.lag_s(0.99) * 1e3:.1f} ms late 99 % of the time, "
+        f"and took {lag.cpu_share():.1%} of a core"
+    )
 
 
 def main() -> int:

@@ -78,7 +78,10 @@ class Applying:
         return None
 
     async def apply(self, preset: Preset) -> bool:
-        """Puts a preset in effect and proves it; returns whether it is."""
+        """Puts a preset in effect and proves it; returns whether it is.
+
+        A failure on a full disk proves nothing, since the server's log may be cut off: the preset goes on waiting.
+        """
         words = f"{'proving' if self._sweep.as_it_stands else 'putting'} {preset.name}"
         words += "" if self._sweep.as_it_stands else " in effect"
         self._recorder.happen(PhaseChanged(phase="reconfiguring", preset=preset.name, words=words))
@@ -89,6 +92,10 @@ class Applying:
             proof = await self._settle(proof)
         for warning in proof.warnings:
             self._recorder.happen(Said(level="warning", words=warning))
+        if not proof.in_effect and self._recorder.disk_full:
+            words = f"the disk is full; {preset.name} is tried again when there is room ({proof.failure})"
+            self._recorder.happen(PhaseChanged(phase="idle", words=words))
+            return False
         self._recorder.happen(PresetProved(proof=proof))
         self._recorder.sync()
         return proof.in_effect

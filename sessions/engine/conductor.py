@@ -89,7 +89,7 @@ class Conductor:
             finally:
                 self._step = None
             if isinstance(step, ApplyPreset | MeasureCell):
-                interrupted = isinstance(step, MeasureCell) and self._cell(step).status in ("skipped", "waiting")
+                interrupted = self._status(step) in ("skipped", "waiting")
                 self._failures = 0 if good else self._failures + (not interrupted)
             if self._failures >= self._sweep.limits.max_failures:
                 return "failed", f"{self._failures} failures in a row; {self._tally()}"
@@ -110,6 +110,8 @@ class Conductor:
         match step:
             case ApplyPreset(name):
                 good = await self._applying.apply(self.state.presets[name].preset)
+                if self._status(step) == "waiting":
+                    return False
                 self._wanted = None if self._wanted == name else self._wanted
                 if not good:
                     self._without(name)
@@ -126,6 +128,8 @@ class Conductor:
                     for key, mark in marks_from_neighbours(self.state, cell):
                         self._recorder.happen(CellMarked(cell=key, mark=mark))
                     self._checking.suspect()
+                elif self._cell(step).status == "failed" and self._recorder.disk_full:
+                    self._recorder.happen(CellReset(cell=cell, reason="the disk was full"))
                 return good
 
     def _without(self, name: str) -> None:
@@ -136,6 +140,9 @@ class Conductor:
                 self._recorder.happen(
                     CellEnded(cell=cell.key, run=cell.key.text, outcome="not-in-effect", reason=reason)
                 )
+
+    def _status(self, step: ApplyPreset | MeasureCell) -> str:
+        return self._cell(step).status if isinstance(step, MeasureCell) else self.state.presets[step.preset].status
 
     def _cell(self, step: MeasureCell) -> CellState:
         return self.state.cells[step.cell.text]

@@ -15,6 +15,7 @@ import msgspec
 
 from loadgen.errors import CellError, TargetError, WorkerLost
 from loadgen.figures import CellFigures, GoodputLimits
+from loadgen.lag import LagWatcher
 from loadgen.measure import measure_cell
 from loadgen.phases import steady_window
 from loadgen.pool import WorkerPool
@@ -53,11 +54,15 @@ class Measuring:
         self._watch = watch
         self._dropped: str | None = None
         self._calibration: Calibration | None = None
+        self._lag = LagWatcher()
 
     async def drop(self, why: str) -> None:
         """Abandons the running cell; `measure` returns soon, with the cell skipped or reset."""
         self._dropped = why
         await self._pool.skip()
+
+    def _why_dropped(self) -> str | None:
+        return self._dropped
 
     async def measure(self, cell: CellKey, preset: Preset) -> bool:
         """Measures a cell.
@@ -72,8 +77,8 @@ class Measuring:
         before = self._recorder.state.cells.get(cell.text)
         attempt = (before.attempt if before else 0) + 1
         run = cell.text if attempt == 1 else f"{cell.text}#{attempt}"
-        spec = await self._calibrated(self.spec(cell, run))
         self._dropped = None
+        spec = await self._calibrated(self.spec(cell, run))
         began = time.perf_counter()
         self._recorder.happen(PhaseChanged(phase="warming", preset=cell.preset, cell=cell))
         self._recorder.happen(CellStarted(cell=cell, run=run, attempt=attempt))
@@ -81,7 +86,11 @@ class Measuring:
             await flush_cache(self.target)
         records: list[RequestRecord] = []
         await self._watch.edge()
+        if (why := self._why_dropped()) is not None:
+            self._end(cell, run, "skipped", why, records, began)
+            return False
         cell_start = self._recorder.now()
+        self._lag.start()
         try:
             health = await self._pool.run_cell(
                 spec,
@@ -95,6 +104,8 @@ class Measuring:
             self._end(cell, run, "failed", f"a load process died: {error}", records, began)
             await self._pool.start()
             return False
+        finally:
+            self._lag.stop()
         cell_end = self._recorder.now()
         await self._watch.edge()
         return self._judge(cell, run, attempt, spec, preset, records, health, (cell_start, cell_end), began)
@@ -179,6 +190,8 @@ class Measuring:
             chain=preset.speculative and preset.budget is None,
             goodput_limits=self._goodput(),
         )
+        client = msgspec.structs.replace(figures.client, engine_lag_p99_s=self._lag.lag_s(0.99))
+        figures = msgspec.structs.replace(figures, client=client)
         requests_s = max((r.t for r in records), default=span[1]) - min((r.t_send for r in records), default=span[0])
         self._end(cell, run, "measured", "", records, began, figures, requests_s)
         return True
