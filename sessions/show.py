@@ -202,7 +202,13 @@ def _presets(state: SessionState) -> Table:
 
 
 def _passed(p: PresetState) -> str:
-    return "  ".join(f"{e.passed}/{e.samples} {e.problem_set}" for e in p.evals) or "-"
+    return (
+        "  ".join(
+            f"{e.passed}/{e.judged} {e.problem_set}" if e.judged is not None else f"{e.problem_set} not run"
+            for e in p.evals
+        )
+        or "-"
+    )
 
 
 def _lossless(p: PresetState) -> str:
