@@ -25,13 +25,14 @@ def gpu_pictures(folder: Path) -> list[Picture | None]:
     """
     from sessions.report.charts import gpus_over_time
 
-    flat = gpus_flat(open_table(folder, "gpus").frame).select("t", "index", "power_w", "temperature_c")
-    last = flat.select(pl.col("t").max()).collect(engine="streaming").item()
+    table = open_table(folder, "gpus", of_gpus=("index", "power_w", "temperature_c")).frame
+    last = table.select(pl.col("t").max()).collect(engine="streaming").item()
     if last is None:
         return []
     step = max(1.0, last / POINTS)
     thinned = (
-        flat.group_by((pl.col("t") // step).alias("bin"), "index")
+        gpus_flat(table)
+        .group_by((pl.col("t") // step).alias("bin"), "index")
         .agg(pl.col("power_w").mean(), pl.col("temperature_c").mean())
         .with_columns(((pl.col("bin") + 0.5) * step / 60).round(3).alias("minutes"), pl.col("index").alias("gpu"))
         .sort("minutes", "gpu")

@@ -188,3 +188,12 @@ def test_settings_in_words() -> None:
     assert settings_words(PRESETS[0]) == "NONE"
     assert settings_words(PRESETS[1]) == "DDTREE budget 8 topk 4 window 2048"
     assert settings_words(PRESETS[2]).endswith("HF_TOKEN=***")
+
+
+def test_few_fields_of_each_gpu_from_the_log_and_from_parquet(folder: Path) -> None:
+    fields = ("index", "power_w")
+    from_log = open_table(folder, "gpus", of_gpus=fields).frame.select("t", "gpus").collect()
+    write_parquet(folder)
+    from_parquet = open_table(folder, "gpus", of_gpus=fields).frame.select("t", "gpus").collect()
+    assert from_log["gpus"][0].to_list()[7] == {"index": 7, "power_w": pytest.approx(455.0)}
+    assert from_parquet.equals(from_log)
