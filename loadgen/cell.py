@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from loadgen.spec import CellSpec, ClosedLoop
 
 BEAT_S = 0.25
 STARTS_AT_ONCE = 8
+PAUSE_S, PAUSE_MOST_S = 0.025, 2.0
 WARMUP_INDEX = 1_000_000_000
 """Warm-up prompts are numbered from here, so that none equals a measured one."""
 
@@ -160,8 +162,13 @@ class CellRun:
     async def _slot(self, slot: int, numbers: Iterator[int]) -> None:
         """A slot of a closed loop: its next request starts when its last one ended."""
         previous: Generation | None = None
+        fruitless = 0
         for number in numbers:
             previous = await self._one(number, slot, time.perf_counter_ns(), previous)
+            fruitless = fruitless + 1 if previous.record.ttft is None and not previous.record.valid else 0
+            if fruitless > 1:
+                # A server that is down answers at once: without a pause that would be thousands of failures a second.
+                await asyncio.sleep(min(PAUSE_MOST_S, PAUSE_S * 2**fruitless))
         self._idle = True
 
     async def _arrivals(self, group: asyncio.TaskGroup) -> None:
@@ -230,8 +237,12 @@ class CellRun:
     def _request(
         self, number: int, slot: int, previous: Generation | None, *, warmup: bool = False
     ) -> GenerationRequest:
-        request = self._prompts.request(number, slot, previous)
-        return msgspec.structs.replace(request, purpose="warmup") if warmup else request
+        # SGLang aborts every request whose id begins with the one given: ids of one length keep them apart.
+        return msgspec.structs.replace(
+            self._prompts.request(number, slot, previous),
+            rid=uuid.uuid4().hex,
+            purpose="warmup" if warmup else "cell",
+        )
 
     def _count(self, record: RequestRecord) -> None:
         self._finished += 1
@@ -263,6 +274,7 @@ class CellRun:
             running=len(readings),
             tokens=self._tokens + sum(reading.tokens_seen for reading in readings),
             in_decode=self._in_decode + sum(reading.first_token_ns is not None for reading in readings),
+            uncounted=sum(reading.first_token_ns is not None and not reading.tokens_seen for reading in readings),
             idle=self._idle,
             verify_steps=self._verify_steps,
             correct_drafts=self._correct_drafts,

@@ -116,6 +116,7 @@ class Client:
         self._headers = httpx.Headers(dialects.headers(target) | {"Host": httpx.URL(target.base_url).netloc.decode()})
         self._urls: dict[str, httpx.URL] = {}
         self._aborts = asyncio.Semaphore(ABORTS_AT_ONCE)
+        self._in_flight: set[str] = set()
 
     def _session(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
@@ -162,17 +163,21 @@ class Client:
         due = self._clock_ns() if due_ns is None else due_ns
         status: int | None = None
         failure: Failure | None = None
-        for last_try in (False, True):
-            reading = StreamReading(keep_text=request.keep_text, incremental=self.target.incremental_streaming)
-            flight = Flight(reading, on_wire)
-            _flight.set(flight)
-            if on_flight is not None:
-                on_flight(flight)
-            sent = self._clock_ns()
-            status, failure, stale = await self._exchange(prepared.http, request, reading, sent)
-            if not stale or last_try:
-                break
-        _flight.set(None)
+        self._in_flight.add(request.rid)
+        try:
+            for last_try in (False, True):
+                reading = StreamReading(keep_text=request.keep_text, incremental=self.target.incremental_streaming)
+                flight = Flight(reading, on_wire)
+                _flight.set(flight)
+                if on_flight is not None:
+                    on_flight(flight)
+                sent = self._clock_ns()
+                status, failure, stale = await self._exchange(prepared.http, request, reading, sent)
+                if not stale or last_try:
+                    break
+        finally:
+            self._in_flight.discard(request.rid)
+            _flight.set(None)
         record = reading.record(
             request,
             cell=cell,
@@ -192,9 +197,13 @@ class Client:
         return Generation(record=record, content=reading.content, reasoning=reading.reasoning)
 
     async def abort(self, rid: str) -> None:
-        """Asks the server to abort a running request by name; that it can't be told is no error."""
+        """Asks the server to abort a running request by name; that it can't be told is no error.
+
+        SGLang aborts every request whose id begins with the given one. Where that would hit another one of this
+        client's, nothing is asked: the server aborts a request soon after its connection was closed.
+        """
         asked = dialects.abort(self.target, rid)
-        if asked is None:
+        if asked is None or any(other.startswith(rid) and other != rid for other in self._in_flight):
             return
         try:
             async with self._aborts, asyncio.timeout(ABORT_TIMEOUT_S):
@@ -236,7 +245,7 @@ class Client:
                 await self._read(response, reading, scope)
             failure = reading.failure()
             if failure is not None and not reading.events:
-                failure = not_a_stream(response.headers.get("content-type", ""), reading.head) or failure
+                failure = not_a_stream(response.headers, reading.head) or failure
             return status, failure, False
         except TimeoutError:
             if reading.done:

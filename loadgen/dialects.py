@@ -53,7 +53,7 @@ def abort(target: Target, rid: str) -> Ask | None:
 
 def headers(target: Target) -> dict[str, str]:
     """Returns the headers of every request to the target; nothing is compressed, so that each read is one of tokens."""
-    fields = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+    fields = {"Accept-Encoding": "identity", "Content-Type": "application/json", "User-Agent": "spectop"}
     if target.api_key:
         fields["Authorization"] = f"Bearer {target.api_key}"
     return fields

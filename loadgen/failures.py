@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -54,13 +55,18 @@ def body_text(body: bytes) -> str:
     return printable(str(value))
 
 
-def not_a_stream(content_type: str, head: bytes) -> Failure | None:
+def not_a_stream(headers: Mapping[str, str], head: bytes) -> Failure | None:
     """Returns the failure of an answer without a single event; `None` when it was an event stream after all.
 
     Args:
-        content_type: the header, empty where there was none.
+        headers: of the response, names in any case.
         head: the body's first bytes.
     """
+    encoding = headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        words = f"the server compresses its answers ({printable(encoding)}) though none was asked to be compressed"
+        return Failure(Outcome.STREAM_ERROR, words)
+    content_type = headers.get("content-type", "")
     if "event-stream" in content_type or not head:
         return None
     found = printable(head.decode("utf-8", "replace"))

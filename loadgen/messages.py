@@ -95,6 +95,7 @@ class Beat(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         tokens: output tokens so far, of finished and running requests.
         in_decode: requests that have had their first token, over or not.
+        uncounted: running requests that deliver tokens of which the server gives no running count.
         idle: a slot has nothing more to start.
     """
 
@@ -105,6 +106,7 @@ class Beat(msgspec.Struct, frozen=True, tag=True):
     running: int
     tokens: int
     in_decode: int
+    uncounted: int
     idle: bool
     verify_steps: int
     correct_drafts: int

@@ -74,7 +74,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     first_token_timeout_s: float | None = None
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True):
+class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One token-bearing chunk: its offset in seconds since `t_send`, and its tokens where the server told."""
 
     t: float

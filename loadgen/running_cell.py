@@ -32,6 +32,9 @@ class RunningCell:
         on_record: takes each record.
         on_text: takes each generation.
 
+    Live rates are given only where the server counts tokens as they come: counts that arrive with a request's end
+    would make rates that never were.
+
     Attributes:
         prepared: done when every worker is ready to start.
         over: done when every worker has ended its part.
@@ -65,6 +68,7 @@ class RunningCell:
         self._ready = 0
         self._overs: list[CellOver] = []
         self._ended = 0
+        self._uncounted = False
         self._beats: dict[int, Beat] = {}
         self._rates: deque[tuple[float, int]] = deque()
 
@@ -81,6 +85,7 @@ class RunningCell:
                     self._on_text(Generation(record=record, content=report.content, reasoning=report.reasoning))
             case Beat():
                 self._beats[worker] = report
+                self._uncounted = self._uncounted or report.uncounted > 0
             case CellOver():
                 self._overs.append(report)
                 self._end_one(None)
@@ -146,7 +151,7 @@ class RunningCell:
             total=self.stop.total,
             share_done=min(1.0, self.stop.share_done(finished, self.elapsed_s())),
             tokens=tokens,
-            tok_s=(tokens - before) / span if span > 0 and tokens else None,
+            tok_s=(tokens - before) / span if span > 0 and tokens and not self._uncounted else None,
             acceptance_length=((sum(beat.correct_drafts for beat in beats) + steps) / steps if steps else None),
         )
 

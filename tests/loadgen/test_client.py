@@ -286,6 +286,31 @@ async def test_cancelling_aborts_by_name_before_the_connection_closes() -> None:
         assert aborted_at_close == [1]
 
 
+async def test_no_abort_by_a_name_that_begins_another_ones() -> None:
+    release = asyncio.Event()
+    started = asyncio.Event()
+
+    async def waits(connection: Connection) -> None:
+        await connection.send(HEAD + event("x"))
+        started.set()
+        await release.wait()
+        await connection.send(ANSWER + DONE + END)
+
+    async def stalls(connection: Connection) -> None:
+        await connection.send(HEAD + event("x"))
+        await connection.gone()
+
+    async with scripted(waits, stalls, stalls) as (client, script):
+        longer = asyncio.create_task(client.generate(request(rid="r-10")))
+        await asyncio.wait_for(started.wait(), LIMIT_S)
+        assert (await client.generate(request(rid="r-1", stall_timeout_s=0.1))).record.outcome is Outcome.TIMEOUT
+        assert script.aborted == []
+        release.set()
+        assert (await longer).record.valid
+        assert not (await client.generate(request(rid="r-1", stall_timeout_s=0.1))).record.valid
+        assert script.aborted == [{"rid": "r-1", "abort_all": False}]
+
+
 async def test_other_servers_are_not_asked_to_abort() -> None:
     async def stalls(connection: Connection) -> None:
         await connection.send(HEAD + event("x"))
@@ -323,6 +348,11 @@ async def test_an_endless_event() -> None:
             "*** is wrong",
         ),
         (answer('{"choices":[]}'), Outcome.STREAM_ERROR, "application/json instead of an event stream"),
+        (
+            answer("squeezed", kind="text/event-stream", extra="content-encoding: gzip\r\n"),
+            Outcome.STREAM_ERROR,
+            "compresses its answers (gzip)",
+        ),
         (answer("", kind="text/event-stream"), Outcome.TRUNCATED, "without a single event"),
         (b"\x00\x01 nonsense\r\n\r\n", Outcome.STREAM_ERROR, "does not speak HTTP"),
     ],

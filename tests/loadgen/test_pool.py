@@ -67,6 +67,7 @@ async def test_a_cell_is_spread_exactly(count: int) -> None:
         assert Counter(record.purpose for record in seen.records) == {"cell": 12, "warmup": 3}
         assert all(record.valid for record in seen.records), seen.records[0].error
         assert len(served.asked) == len({body["rid"] for body in served.asked}) == 15
+        assert {len(body["rid"]) for body in served.asked} == {32}  # none begins another
         assert len({body["messages"][0]["content"] for body in served.asked}) == 15
         slots = {record.slot: record.worker for record in seen.measured}
         assert slots == {slot: slot % count for slot in range(4)}
@@ -110,6 +111,27 @@ async def test_phases_go_from_ramp_to_tail() -> None:
         phases = [progress.phase for progress in seen.progress]
         assert phases[0] == "warmup" and phases[-1] == "tail" and "steady" in phases
         assert any(progress.tok_s for progress in seen.progress)
+
+
+async def test_no_live_rate_where_the_server_does_not_count_as_it_goes() -> None:
+    async with token_server(delay_s=0.15, running_usage=False) as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=1, stop=Stop(requests=2)))
+        assert [record.n_out for record in seen.records] == [8, 8]
+        assert seen.progress[-1].tokens == 16
+        assert {progress.tok_s for progress in seen.progress} == {None}
+
+
+async def test_a_server_that_is_down_is_not_hammered() -> None:
+    async with token_server() as served:
+        url = served.url
+    pool = WorkerPool(1, time.perf_counter_ns(), Target(base_url=url, model="m"))
+    await pool.start()
+    seen = Seen()
+    await seen.run(pool, cell(concurrency=2, stop=Stop(duration_s=1.0)))
+    await pool.close()
+    assert {record.outcome for record in seen.records} == {Outcome.CONNECT}
+    assert 4 <= len(seen.records) <= 20
 
 
 async def test_connections_and_processes_stay_between_cells() -> None:

@@ -16,16 +16,26 @@ class TokenServer:
 
     Attributes:
         tokens: output tokens of every answer, `per_chunk` to a chunk, `delay_s` seconds before each chunk.
+        running_usage: every chunk tells how many tokens there are so far; otherwise only the last one does.
         hold: when given, streams wait for it after their first chunk.
         fail_every: every n-th request (counted from 1) gets an error event instead of an end.
         asked: bodies of the requests that came, in order.
     """
 
-    def __init__(self, *, tokens: int = 8, per_chunk: int = 2, delay_s: float = 0.0, fail_every: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        tokens: int = 8,
+        per_chunk: int = 2,
+        delay_s: float = 0.0,
+        fail_every: int = 0,
+        running_usage: bool = True,
+    ) -> None:
         self.tokens = tokens
         self.per_chunk = per_chunk
         self.delay_s = delay_s
         self.fail_every = fail_every
+        self.running_usage = running_usage
         self.hold: asyncio.Event | None = None
         self.asked: list[dict[str, Any]] = []
         self.aborted: list[str] = []
@@ -105,7 +115,7 @@ class TokenServer:
     def _event(self, writer: asyncio.StreamWriter, delta: dict[str, str], done: int, finish: str | None = None) -> None:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         usage = {"prompt_tokens": 60, "total_tokens": 60 + done, "completion_tokens": done}
-        self._send(writer, {"choices": [choice], "usage": usage})
+        self._send(writer, {"choices": [choice], "usage": usage if self.running_usage or finish else None})
 
     @staticmethod
     def _send(writer: asyncio.StreamWriter, value: dict[str, Any] | None) -> None:
