@@ -236,16 +236,16 @@ def _pass_rates(a: Side, b: Side, pairs: list[tuple[str, str]]) -> Iterator[Pass
         others = {e.problem_set: e for e in b.session.state.presets[preset_b].evals}
         for one in a.session.state.presets[preset_a].evals:
             two = others.get(one.problem_set)
-            if two is None or not one.samples or not two.samples:
+            if two is None or not one.judged or not two.judged:
                 continue
-            difference, interval = newcombe(one.passed, one.samples, two.passed, two.samples)
+            difference, interval = newcombe(one.passed, one.judged, two.passed, two.judged)
             says: Verdict = "same" if interval.lo <= 0 <= interval.hi else "better" if difference > 0 else "worse"
             yield PassRates(
                 preset_a=preset_a,
                 preset_b=preset_b,
                 problem_set=one.problem_set,
-                a=one.passed / one.samples,
-                b=two.passed / two.samples,
+                a=one.passed / one.judged,
+                b=two.passed / two.judged,
                 difference=difference,
                 interval=interval,
                 verdict=says,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sessions.errors import SessionError
 from sessions.folder import find, read_info
 from sessions.log import lock_holder
-from sessions.sweep import load_sweep, sweep_from_json, sweep_to_json
+from sessions.sweep import load_sweep, sweep_from_json
 from tui.session_run import run_session
 
 
@@ -35,7 +35,8 @@ def resume_session(name: str, sweep: Path | None, sessions_dir: Path, *, headles
     path = sweep or (Path(info.sweep_path) if info.sweep_path else None)
     if path is not None and path.exists():
         now, text = load_sweep(path)
-        if sweep_to_json(replace(now, label=sweep_from_json(bytes(info.sweep)).label)) != bytes(info.sweep):
+        begun = sweep_from_json(bytes(info.sweep))
+        if replace(now, label=begun.label) != begun:
             difference = _difference(info.sweep_text or "", text, str(path))
             if not confirmed:
                 raise SessionError(

@@ -281,7 +281,7 @@ def _evals(session: Session) -> list[Block]:
                 verdicts.append(
                     Cell(", ".join(dict.fromkeys(said)) or "-", "good" if passed else "bad" if said else "plain")
                 )
-            rows.append([name, f"{summary.passed}/{summary.samples}", words, *verdicts])
+            rows.append([name, f"{summary.passed}/{summary.judged or 0}", words, *verdicts])
         headings = ["preset", "passed", "pass@1 (95 %)", *(tasks if len(tasks) <= 12 else ())]
         blocks.append(grid(headings, rows, left=(0, *range(3, len(headings))), caption=problem_set))
     rows = []
