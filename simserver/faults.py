@@ -43,6 +43,8 @@ KINDS: dict[str, FaultKind] = {
     "gpu-throttle": FaultKind(0.0, "this GPU throttles; steps take 20 % longer"),
     "cold-start": FaultKind(6.0, "the first request after the start takes so many seconds more"),
     "no-spec-details": FaultKind(None, "no acceptance figures per request, as in older builds"),
+    "small-batch": FaultKind(4.0, "at most so many requests run at once, whatever the settings say"),
+    "reject-drafts": FaultKind(None, "the target refuses every draft: one token a step"),
     "server-error": FaultKind(0.5, "this share of requests is refused with HTTP 503", share=True),
 }
 

@@ -195,18 +195,20 @@ class Scheduler:
     def _draft(self) -> None:
         """Draws what the step under way will accept, so that its end has nothing left to do but write."""
         trained, window = self._settings.profile.trained_window, self._settings.window
+        refused = "reject-drafts" in self._settings.faults
         for job in self.running:
             drafter = job.drafter
             if drafter is not None:
                 if job.emitted & 31 < 8:
                     drafter.set_penalty(context_penalty(job.context, window, trained))
-                job.drafted = drafter.step()
+                job.drafted = 0 if refused else drafter.step()
 
     def _plan_prefill(self) -> list[tuple[Job, int]]:
         room = int(self._settings.args["chunked_prefill_size"] or 8192)
         plan: list[tuple[Job, int]] = []
         held = sum(job.reserved for job in self.running)
-        while self.waiting and room > 0 and len(self.running) + len(plan) < self.max_running:
+        most = min(self.max_running, int(self._settings.faults.number("small-batch") or self.max_running))
+        while self.waiting and room > 0 and len(self.running) + len(plan) < most:
             job = self.waiting[0]
             if not job.reserved:
                 wanted = job.prompt_length + int(0.7 * min(job.limit, 4096)) + 1

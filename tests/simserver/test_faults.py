@@ -128,6 +128,24 @@ def test_hang_generate_answers_health_and_nothing_else(faulty: Sim) -> None:
     assert faulty.chat("Hi", max_tokens=4).code == 200
 
 
+def test_reject_drafts_leaves_one_token_a_step(faulty: Sim) -> None:
+    faulty.fault(set="reject-drafts")
+    faulty.stream("Tell me.", max_tokens=40, rid="refused", ignore_eos=True)
+    (truth,) = faulty.truth("rid=refused")["requests"]
+    assert (truth["verify_steps"], truth["correct_drafts"], truth["acceptance_length"]) == (39, 0, 1.0)
+
+
+def test_small_batch_runs_fewer_than_the_settings_say(tmp_path: Path) -> None:
+    with running(tmp_path, "--sim-fault", "small-batch=1", "--sim-speed", "20") as sim:
+        first = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 300, "rid": "one", "ignore_eos": True}
+        with sim.open("POST", "/v1/chat/completions", first) as sock:
+            sim.chat("Hello", max_tokens=3, rid="two")
+            assert sock.recv(100).startswith(b"HTTP/1.1 200 OK")
+        one, two = (sim.truth(f"rid={rid}")["requests"][0] for rid in ("one", "two"))
+        assert two["start_ns"] >= one["end_due_ns"]
+        assert sim.get("/server_info")["internal_states"][0]["effective_max_running_requests_per_dp"] == 256
+
+
 def test_server_error_refuses_a_share_of_requests(faulty: Sim) -> None:
     faulty.fault(set="server-error=1")
     answer = faulty.stream("Hi", max_tokens=4)

@@ -67,7 +67,7 @@ def test_the_log_has_the_real_servers_lines_in_their_order(tmp_path: Path) -> No
         "server_args={'model_path': 'models/kimi'",
         "TP0] Load weight begin. avail mem=",
         "\rLoading safetensors checkpoint shards:   0% Completed | 0/64 [00:00<?, ?it/s]",
-        "\rLoading safetensors checkpoint shards:  12% Completed | 8/64 [00:00<",
+        "\rLoading safetensors checkpoint shards:  12% Completed | 8/64 [",
         "\rLoading safetensors checkpoint shards: 100% Completed | 64/64",
         "Load weight end. elapsed=",
         "Memory pool end. avail mem=",
