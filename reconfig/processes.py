@@ -107,6 +107,15 @@ class LocalProcesses:
             return None
         return environment
 
+    def marked(self, variable: str) -> tuple[tuple[ProcessSeen, str], ...]:
+        """The processes that lead a session of their own and have an environment variable, with its value."""
+        found = []
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError):
+                if os.getsid(pid) == pid and (value := (self.environment(pid) or {}).get(variable)) is not None:
+                    found.append((self.seen(pid), value))
+        return tuple((process, value) for process, value in found if process is not None)
+
     def command(self, pid: int) -> list[str]:
         """The command line of a process; empty where it may not be read."""
         try:

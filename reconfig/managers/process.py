@@ -1,7 +1,8 @@
 """The server as a child of ours: own session, output in a file, SIGTERM first and SIGKILL after a limit.
 
 The child writes to a file and not to a pipe, so that it outlives us unharmed. What is needed to find it again is kept
-in the user's state folder, so that a later run with the same command takes it over once its owner is gone.
+in the user's state folder, so that a later run with the same command takes it over once its owner is gone. Whoever was
+killed between the start and that note is covered as well: the child carries a mark in its environment.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus
 from reconfig.managers.quoting import as_shell_line, with_arguments
 from reconfig.processes import LocalProcesses, ProcessSeen
 
+MARK = "SPECTOP_STARTED_BY"
+"""Environment variable of every child: what was started, and its owner's number and start time."""
 LOOK_EVERY_S = 0.1
 LAST_CHANCE_S = 5.0
 
@@ -57,8 +60,8 @@ class ProcessManager:
         self._own_log = Path(config.log) if config.log is not None else state_dir / "server.log"
         self._log = self._own_log
         place = [*config.command, config.cwd or str(Path.cwd())]
-        name = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
-        self._kept_at = state_folder() / "processes" / f"{name}.json"
+        self._name = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
+        self._kept_at = state_folder() / "processes" / f"{self._name}.json"
         self._cwd = config.cwd
         self._stop_limit_s = seconds(config.stop_timeout)
         self._table = LocalProcesses()
@@ -171,6 +174,7 @@ class ProcessManager:
         self._child = None
 
     def _spawn(self, command: list[str], env: dict[str, str]) -> None:
+        owner = self._table.seen(os.getpid()) or ProcessSeen(os.getpid(), 0.0)
         with self._log.open("ab") as log:
             self._log_start = log.tell()
             self._child = subprocess.Popen(
@@ -179,23 +183,38 @@ class ProcessManager:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._cwd,
-                env={**os.environ, **env},
+                env={**os.environ, **env, MARK: f"{self._name}:{owner.pid}:{owner.started!r}"},
                 start_new_session=True,
             )
         self._process = self._table.seen(self._child.pid) or ProcessSeen(self._child.pid, time.time())
-        self._kept_at.parent.mkdir(parents=True, exist_ok=True)
-        owner = self._table.seen(os.getpid()) or ProcessSeen(os.getpid(), 0.0)
         kept = _Kept(self._process, owner, str(self._log.resolve()), self._log_start)
         partial = self._kept_at.with_suffix(f".{os.getpid()}.part")
-        partial.write_bytes(msgspec.json.encode(kept))
-        partial.replace(self._kept_at)
+        with contextlib.suppress(OSError):  # a full disk stops no server; the mark finds it again
+            self._kept_at.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_bytes(msgspec.json.encode(kept))
+            partial.replace(self._kept_at)
 
     def _find_again(self) -> None:
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            kept = msgspec.json.decode(self._kept_at.read_bytes(), type=_Kept)
-            owned = kept.owner.pid != os.getpid() and self._table.alive(kept.owner)
-            if self._table.alive(kept.process) and not owned:
-                self._process, self._log, self._log_start = kept.process, Path(kept.log), kept.log_start
+        kept = self._noted()
+        if kept is None or not self._table.alive(kept.process):
+            kept = self._marked()
+        if kept is not None and (kept.owner.pid == os.getpid() or not self._table.alive(kept.owner)):
+            self._process, self._log, self._log_start = kept.process, Path(kept.log), kept.log_start
+
+    def _noted(self) -> _Kept | None:
+        try:
+            return msgspec.json.decode(self._kept_at.read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _marked(self) -> _Kept | None:
+        for process, mark in self._table.marked(MARK):
+            name, _, owner = mark.partition(":")
+            number, _, started = owner.partition(":")
+            if name == self._name and number.isdigit() and started.replace(".", "", 1).isdigit():
+                whose = ProcessSeen(int(number), float(started))
+                return _Kept(process, whose, str(self._log), _size(self._log))
+        return None
 
     async def _gone(self, processes: Sequence[ProcessSeen], limit_s: float) -> bool:
         clock = asyncio.get_running_loop().time

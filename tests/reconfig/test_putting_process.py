@@ -6,7 +6,9 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
+import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from reconfig.loads import LoadMemory
 from reconfig.managers import ManagerError, ProcessConfig, manager_from
 from reconfig.managers.process import ProcessManager
 from reconfig.presets import Preset
+from reconfig.processes import LocalProcesses
 from reconfig.putting import prove_running
 from reconfig.vocabularies import VOCABULARIES
 from reconfig.watching import wait_for_trouble
@@ -247,3 +250,32 @@ async def test_a_server_whose_owner_still_lives_is_not_taken_over(lab: Bench, tm
     assert refused.cause == "port"
     assert f"pid {proof.instance['manager pid']}" in (refused.failure or "")
     await first.stop()
+
+
+async def test_a_server_is_taken_over_whose_owner_was_killed_before_it_could_note_it(
+    lab: Bench, tmp_path: Path
+) -> None:
+    script = """
+        import asyncio, os, sys
+        from pathlib import Path
+        from reconfig.managers import manager_from, ProcessConfig
+        async def main():
+            manager = manager_from(ProcessConfig(command=sys.argv[2:]), state_dir=Path(sys.argv[1]))
+            await manager.prepare([], {})
+            await manager.start()
+            print((await manager.status()).pid, flush=True)
+            os.kill(os.getpid(), 9)
+        asyncio.run(main())
+    """
+    ended = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(script), str(tmp_path), *sim_command(lab.port), stdout=subprocess.PIPE
+    )
+    assert ended.stdout is not None
+    pid = int(await ended.stdout.readline())
+    await ended.wait()
+    for note in (tmp_path / "state" / "spectop" / "processes").glob("*.json"):
+        note.unlink()
+    manager = child(lab, tmp_path)
+    assert (await manager.status()).pid == pid
+    await manager.stop()
+    assert LocalProcesses().seen(pid) is None
