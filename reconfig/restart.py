@@ -141,7 +141,8 @@ class Restart:
             if not left and new is not False and self._watch.status is not None:
                 break
             names = _names(left) or "the old instance"
-            self._steps.news("old-gone", f"{names} still runs")
+            nothing_ran = not before.facts and not before.listeners
+            self._steps.news("old-gone", "no new process yet" if nothing_ran else f"{names} still runs")
             if self._now() >= until:
                 raise NotInEffectError(
                     "timeout",

@@ -5,6 +5,8 @@ It is written under another name first (one that systemd does not read) and then
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -38,8 +40,8 @@ class DropIn:
             ManagerError: it can't be written.
         """
         self._previous = await self._read()
-        await self._place(text.encode())
         self._written = True
+        await self._place(text.encode())
 
     async def put_back(self) -> bool:
         """Restores what was there before the last `write`; whether anything was changed.
@@ -88,8 +90,13 @@ class DropIn:
         if self._before:
             partial = f"{self.path}.part"
             await self._command("mkdir", "-p", self._folder)
-            await self._command("tee", partial, given=data)
-            await self._command("mv", "-f", partial, self.path)
+            try:
+                await self._command("tee", partial, given=data)
+                await self._command("mv", "-f", partial, self.path)
+            except BaseException:
+                with contextlib.suppress(ManagerError):
+                    await asyncio.shield(self._command("rm", "-f", partial))
+                raise
             return
         _replace(Path(self.path), data)
 

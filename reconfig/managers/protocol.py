@@ -55,7 +55,6 @@ class Manager(Protocol):
         pids_are_local: whether its process numbers are those of this machine.
         starts_log: whether `log_lines` gives a start's log from its beginning.
         kills_orphans: whether processes that outlive their server may be killed.
-        base_env: the environment that a start gives to the server, where known.
     """
 
     kind: str

@@ -22,6 +22,7 @@ from loadgen.records import Outcome
 from reconfig.managers import SystemdConfig, manager_from
 from reconfig.managers.systemd import SystemdManager
 from reconfig.proof import probe_request
+from reconfig.restart import GpuMemory
 from reconfig.watching import wait_for_trouble
 from tests.needs import needs
 from tests.reconfig.parts import B8T4, B16T4, NONE, Bench, bench, sim_command, until
@@ -144,8 +145,15 @@ async def test_a_unit_of_its_own_command_and_a_dropin_written_through_commands(s
     manager = systemd.manager(
         unit, arguments=None, exec_start=sim_command(lab.port, "--served-model-name", "kimi-k2.6"), write=["env"]
     )
-    proof = await lab.put(B8T4, manager)
+    looks = iter([GpuMemory(False, "70.2 GB in use", (1,)), GpuMemory(True, "1.0 GB in use")])
+
+    async def memory() -> GpuMemory:
+        return next(looks)
+
+    proof = await lab.put(B8T4, manager, gpu_memory_free=memory)
     assert proof.in_effect, proof.failure
+    assert [step.name for step in proof.steps][:3] == ["stop", "memory", "start"]
+    assert any(step.detail == "70.2 GB in use" for _, step in lab.steps)
     assert next(found for found in proof.settings if found.setting == "window").source == "log"
     await manager.remove_dropin()
     assert list((systemd.units / f"{unit}.d").iterdir()) == []
