@@ -16,6 +16,7 @@ from evals.judge import SavedAnswer, judge_answer
 from evals.problems import Problem, ProblemSet
 from evals.sandbox import TIMEOUT_S, Sandbox
 from evals.statistics import pass_at_k, wilson_interval
+from evals.thinking import part
 from evals.together import together
 from evals.verdicts import EvalSummary, Extraction, Judgement, Verdict
 from loadgen.records import Generation, GenerationRequest, Generator, Message, Route
@@ -71,6 +72,7 @@ async def run_coding_eval(
     """
     gate = asyncio.Semaphore(concurrency)
     generations: list[Generation] = []
+    habit = _Habit(len(problem_set.problems) * samples)
 
     async def one(number: int, problem: Problem, sample: int) -> Judgement:
         request = GenerationRequest(
@@ -89,7 +91,8 @@ async def run_coding_eval(
             generation = await generator.generate(request)
         generations.append(generation)
         on_generation(problem, sample, generation)
-        judgement = await _judged(problem, generation, sandbox)
+        opened_by_prompt = await habit.seen_with(generation)
+        judgement = await _judged(problem, generation, sandbox, opened_by_prompt)
         judgement = msgspec.structs.replace(
             judgement,
             t=now(),
@@ -118,7 +121,32 @@ async def run_coding_eval(
     return summary, judgements
 
 
-async def _judged(problem: Problem, generation: Generation, sandbox: Sandbox) -> Judgement:
+class _Habit:
+    """Whether this server's chat template opens the thinking, learnt from the answers that were not cut.
+
+    An answer that was cut before any tag looks like an answer and is nothing but thinking; its judgement waits until
+    another answer has shown the habit, or all have arrived.
+    """
+
+    def __init__(self, answers: int) -> None:
+        self._missing = answers
+        self._opened_by_prompt = False
+        self._known = asyncio.Event()
+
+    async def seen_with(self, generation: Generation) -> bool:
+        """Notes an answer; returns whether it is to be read as one whose thinking the prompt had opened."""
+        parted = part(generation.content)
+        self._missing -= 1
+        self._opened_by_prompt = self._opened_by_prompt or parted.opened_by_prompt
+        if self._opened_by_prompt or self._missing == 0:
+            self._known.set()
+        if generation.record.finish_reason != "length" or parted.tag or generation.reasoning:
+            return False
+        await self._known.wait()
+        return self._opened_by_prompt
+
+
+async def _judged(problem: Problem, generation: Generation, sandbox: Sandbox, opened_by_prompt: bool) -> Judgement:
     record = generation.record
     if not record.valid:
         why = f"the request failed ({record.outcome}{': ' + record.error if record.error else ''})"
@@ -140,6 +168,7 @@ async def _judged(problem: Problem, generation: Generation, sandbox: Sandbox) ->
         sandbox=sandbox,
         timeout_s=problem.timeout_s or TIMEOUT_S,
         preamble=problem.preamble,
+        opened_by_prompt=opened_by_prompt,
     )
 
 

@@ -39,7 +39,12 @@ class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extract(
-    content: str | None, reasoning: str | None, *, finish_reason: str | None = None, entry_point: str | None = None
+    content: str | None,
+    reasoning: str | None,
+    *,
+    finish_reason: str | None = None,
+    entry_point: str | None = None,
+    opened_by_prompt: bool = False,
 ) -> Extraction:
     """Takes the code out of one answer.
 
@@ -48,10 +53,15 @@ def extract(
         reasoning: the server's own reasoning channel; never searched for code, only reported on.
         finish_reason: the server's; `length` tells that the text was cut.
         entry_point: name that the code must define, where one is known.
+        opened_by_prompt: other answers of this server showed that the chat template opens the thinking, so that an
+            answer that was cut before any closing tag is nothing but thinking.
     """
     text = content or ""
     parted = thinking.part(text)
     answer = parted.answer
+    if opened_by_prompt and finish_reason == "length" and not parted.tag and not (reasoning or "").strip():
+        why = "cut before the closing tag that this server's answers have: all of it is thinking"
+        return Extraction(code=None, channel="none", origin="", why=why, truncated=True, in_thinking=True)
     if not answer.strip():
         return _nothing(text, reasoning, parted, finish_reason)
     cut = finish_reason == "length"

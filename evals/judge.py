@@ -85,6 +85,7 @@ async def judge_answer(
     sandbox: Sandbox,
     timeout_s: float = TIMEOUT_S,
     preamble: str = "",
+    opened_by_prompt: bool = False,
 ) -> Judgement:
     """Judges one answer.
 
@@ -95,6 +96,7 @@ async def judge_answer(
         sandbox: where the code runs.
         timeout_s: wall seconds for loading and tests.
         preamble: source that stands before the answer's code in its module.
+        opened_by_prompt: see `evals.extract.extract`.
 
     Raises:
         AnswerFileError: the tests are a function `check(candidate)`, and no entry point is named.
@@ -103,7 +105,11 @@ async def judge_answer(
     if not runs_something(tests):
         raise AnswerFileError("the tests run nothing: name the entry point with which check(candidate) is to be called")
     extraction = extract(
-        answer.content, answer.reasoning_content, finish_reason=answer.finish_reason, entry_point=entry_point
+        answer.content,
+        answer.reasoning_content,
+        finish_reason=answer.finish_reason,
+        entry_point=entry_point,
+        opened_by_prompt=opened_by_prompt,
     )
     without_run = verdict_without_run(extraction)
     if without_run is not None:

@@ -38,11 +38,13 @@ class Parted(msgspec.Struct, frozen=True):
         answer: the text, as long as before, with everything that is thinking blanked out: offsets stay true.
         unclosed: thinking was begun and never ended.
         tag: the last tag that decided, "" when there was none.
+        opened_by_prompt: a closing tag was seen without an opening one: the chat template opens the thinking.
     """
 
     answer: str
     unclosed: bool
     tag: str
+    opened_by_prompt: bool = False
 
 
 def part(text: str) -> Parted:
@@ -56,6 +58,7 @@ def part(text: str) -> Parted:
     before_last_bare: list[tuple[int, int]] | None = None
     answer_start = 0
     opened_at: int | None = None
+    opened_by_prompt = False
     decided = ""
     for start, end, opens in tags:
         if opens:
@@ -67,6 +70,7 @@ def part(text: str) -> Parted:
                 spans.append((opened_at, end))
                 opened_at, answer_start, decided = None, end, text[start:end]
         elif _counts(text, start, end, answer_start, must_begin_line=False):
+            opened_by_prompt = opened_by_prompt or not spans
             before_last_bare = [*spans, (start, end)] if spans else None
             spans = [(0, end)]
             answer_start, decided = end, text[start:end]
@@ -74,7 +78,7 @@ def part(text: str) -> Parted:
         spans = before_last_bare  # a closing tag leaked behind an answer that had already begun
     if opened_at is not None:
         spans.append((opened_at, len(text)))
-    return Parted(_blanked(text, spans), opened_at is not None, decided)
+    return Parted(_blanked(text, spans), opened_at is not None, decided, opened_by_prompt)
 
 
 def _quoted(text: str, start: int, end: int) -> bool:

@@ -109,6 +109,21 @@ def test_reasoning_alone_is_no_answer(sandbox: Sandbox) -> None:
     assert (summary.passed, summary.judged) == (0, 5)
 
 
+@needs("bwrap")
+@pytest.mark.parametrize(("others_think", "verdict"), [(True, "truncated_in_thinking"), (False, "pass")])
+def test_an_answer_cut_in_unmarked_thinking(sandbox: Sandbox, others_think: bool, verdict: str) -> None:
+    """Cut before its closing tag it looks like an answer; only the other answers tell that it is thinking."""
+
+    def reply(request: GenerationRequest) -> Generation:
+        code = f"```python\n{problem_of(request).reference}\n```\n"
+        if problem_of(request).entry_point == "is_palindrome":
+            return answered(request, f"Perhaps\n{code}but what of", finish="length")
+        return answered(request, f"hm\n</think>\n{code}" if others_think else code)
+
+    _, judgements = evaluated(sandbox, Scripted(reply), concurrency=1)
+    assert [str(j.verdict) for j in judgements] == [verdict, "pass", "pass", "pass", "pass"]
+
+
 class Lost(Exception):
     """What a pool raises when its process has died."""
 

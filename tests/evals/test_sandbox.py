@@ -274,7 +274,8 @@ def test_a_program_dies_with_the_process_that_runs_it(highest: str) -> None:
         "from evals.sandbox import Sandbox, probe_level\n"
         f"sandbox = Sandbox(probe_level({highest!r}))\n"
         "print('started', flush=True)\n"
-        "program = 'import threading, time\\nthreading.Thread(target=time.sleep, args=(600,)).start()\\ntime.sleep(600)'\n"
+        "program = 'import threading, time as t\\n'\n"
+        "program += 'threading.Thread(target=t.sleep, args=(600,)).start()\\nt.sleep(600)'\n"
         "sandbox.run_blocking(Program(code=program, tests='pass'), timeout_s=600)\n"
     )
     command = [sys.executable, "-c", code]
