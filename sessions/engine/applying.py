@@ -105,6 +105,7 @@ class Applying:
         wish = self._sweep.leave
         try:
             if wish == "stopped":
+                self._recorder.happen(PhaseChanged(phase="idle", words="stopping the server, as the sweep asks"))
                 await self._manager.stop()
             else:
                 preset = self._recorder.state.presets.get(wish)
