@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from loadgen.figures import MarkKind
-from loadgen.spec import Workload
+from loadgen.spec import Arrival, ClosedLoop, Poisson, Workload
 
 TREE = (
     "--speculative-algorithm",
@@ -49,6 +49,7 @@ class Scenario:
     max_tokens: int = 96
     temperature: float = 0.0
     workload: Workload = field(default_factory=Workload)
+    arrival: Arrival = field(default_factory=ClosedLoop)
     speed: float = 4.0
     rounds: int = 1
     restart: bool = False
@@ -114,4 +115,6 @@ SCENARIOS = (
         may=frozenset({MarkKind.SHORT_STEADY, MarkKind.COLD, MarkKind.SHORT_OUTPUT, MarkKind.UNDER_RUN}),
     ),
     Scenario(name="sampled, temperature 0.8", temperature=0.8),
+    Scenario(name="open loop, Poisson, 8 a second", arrival=Poisson(rate=8.0), concurrency=32, duration_s=5.0),
+    Scenario(name="conversations of three turns", workload=Workload(turns=3)),
 )

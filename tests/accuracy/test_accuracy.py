@@ -24,6 +24,6 @@ async def test_figures_are_what_the_server_says_happened(scenario: Scenario, tmp
 
 
 def test_every_scenario_is_asked_enough() -> None:
-    assert len({s.name for s in SCENARIOS}) == len(SCENARIOS) == 13
+    assert len({s.name for s in SCENARIOS}) == len(SCENARIOS) == 15
     for scenario in SCENARIOS:
         assert scenario.duration_s is not None or scenario.asked(0.1) >= 2 * scenario.concurrency

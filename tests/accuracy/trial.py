@@ -112,6 +112,7 @@ async def run_once(scenario: Scenario, folder: Path, *, share: float = 1.0) -> V
                 stop=Stop(
                     requests=None if scenario.duration_s else scenario.asked(share), duration_s=scenario.duration_s
                 ),
+                arrival=scenario.arrival,
                 start_rate_limit=scenario.start_rate_limit,
                 workload=scenario.workload,
                 warmup_requests=2 * scenario.concurrency,
