@@ -37,7 +37,7 @@ def loading(tmp_path: Path, *flags: str, port: int = 0, env: dict[str, str] | No
 def test_the_port_is_bound_only_after_the_load_and_health_is_503_until_warm(tmp_path: Path) -> None:
     port = free_port()
     with loading(
-        tmp_path, "--sim-load-seconds", "1", "--sim-warmup-seconds", "1.5", "--sim-speed", "50", port=port
+        tmp_path, "--sim-load-seconds", "1", "--sim-warmup-seconds", "2.5", "--sim-speed", "50", port=port
     ) as sim:
         sim.wait_log("Load weight begin")
         assert refused(port)

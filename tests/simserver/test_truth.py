@@ -123,7 +123,7 @@ def test_above_max_running_requests_the_rest_waits(tmp_path: Path) -> None:
     with running(tmp_path, "--max-running-requests", "2", "--sim-speed", "20") as sim:
         threads = [
             threading.Thread(
-                target=sim.stream, args=(f"Story {i}",), kwargs={"max_tokens": 60, "ignore_eos": True, "rid": f"q-{i}"}
+                target=sim.stream, args=(f"Story {i}",), kwargs={"max_tokens": 800, "ignore_eos": True, "rid": f"q-{i}"}
             )
             for i in range(6)
         ]
@@ -136,7 +136,7 @@ def test_above_max_running_requests_the_rest_waits(tmp_path: Path) -> None:
         for index, (start, _) in enumerate(spans):
             assert sum(1 for begin, end in spans[:index] if begin < start < end) < 2
         queued = sorted(one["queued_s"] for one in report["requests"])
-        assert queued[-1] > 3 * max(queued[0], 1e-4)
+        assert queued[-1] > 0.1
         assert sim.get("/server_info")["internal_states"][0]["effective_max_running_requests_per_dp"] == 2
 
 
