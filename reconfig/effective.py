@@ -10,7 +10,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from reconfig.flags import ENVIRONMENT, Expected
+from reconfig.expectations import Expected
+from reconfig.flags import ENVIRONMENT
 from reconfig.presets import SettingFound
 from reconfig.server import ServerFacts
 

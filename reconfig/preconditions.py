@@ -17,7 +17,8 @@ import msgspec
 
 from loadgen.records import AcceptanceSource, Generator
 from loadgen.spec import Target
-from reconfig.flags import ENVIRONMENT, CannotExpress, Expected, Vocabulary, expectations
+from reconfig.expectations import Expected, expectations
+from reconfig.flags import ENVIRONMENT, CannotExpress, Vocabulary
 from reconfig.managers.protocol import Manager
 from reconfig.presets import Preset
 from reconfig.proof import judge, probe_request

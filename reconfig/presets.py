@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from reconfig.redaction import is_secret
+
 NO_WINDOW: Literal["none"] = "none"
 
 
@@ -263,6 +265,12 @@ def _problems(entry: PresetEntry) -> list[str]:
             problems.append(f'algorithm = "NONE" speculates not at all: remove {", ".join(asked)}')
     if any(character in word for word in (*entry.flags, *entry.env, *entry.env.values()) for character in "\n\r\0"):
         problems.append("flags, env: no line breaks or null characters, a server's start line can't carry them")
+    keys = [name for name in entry.env if is_secret(name)]
+    keys += [flag for word in entry.flags if word.startswith("--") and is_secret(flag := word.partition("=")[0])]
+    if keys:
+        problems.append(
+            f"{', '.join(keys)}: a session keeps its presets; give keys to the server by its own environment"
+        )
     if entry.name is not None and not entry.name.strip():
         problems.append('name = "": leave it out, or give one')
     return problems

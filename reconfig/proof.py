@@ -13,8 +13,8 @@ from loadgen.records import Generation, GenerationRequest, Generator, Message, O
 from loadgen.spec import Target
 from reconfig.durations import words as duration
 from reconfig.effective import compare
+from reconfig.expectations import Expected
 from reconfig.failure import NotInEffectError
-from reconfig.flags import Expected
 from reconfig.limits import Limits
 from reconfig.logwatch import LogWatch
 from reconfig.presets import SettingFound

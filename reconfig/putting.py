@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from loadgen.records import Generator
 from loadgen.spec import Target
 from reconfig.effective import compare
+from reconfig.expectations import Expected, expectations
 from reconfig.failure import NotInEffectError
-from reconfig.flags import CannotExpress, Expected, Vocabulary, arguments, expectations
+from reconfig.flags import CannotExpress, Vocabulary, arguments
 from reconfig.limits import Limits
 from reconfig.loads import LoadMemory
 from reconfig.loglines import LogLine
@@ -222,7 +223,7 @@ class _Putting:
             # A start that was reached keeps what was prepared; anything before it leaves no trace.
             await asyncio.shield(self._manager.undo())
         known_s = loads.expected_s(self._target.model, self._onlooker.host) if loads is not None else None
-        await self._unless_the_start_fails(self._from_start(restart, before, expected, known_s))
+        await self._watch.beside(self._from_start(restart, before, expected, known_s))
         if loads is not None and self._load_s is not None:
             loads.remember(self._target.model, self._onlooker.host, self._load_s)
 
@@ -255,18 +256,6 @@ class _Putting:
         self._load_s = await restart.wait_for_port(known_s)
         await self._healthy(restart.started + self._limits.ready_s)
         await self._prove(expected)
-
-    async def _unless_the_start_fails(self, work: Awaitable[None]) -> None:
-        """Runs the steps beside the watch; whichever ends first decides."""
-        steps = asyncio.ensure_future(work)
-        watch = asyncio.create_task(self._watch.run())
-        try:
-            await asyncio.wait({steps, watch}, return_when=asyncio.FIRST_COMPLETED)
-            await (steps if steps.done() else watch)
-        finally:
-            for task in (steps, watch):
-                task.cancel()
-            await asyncio.gather(steps, watch, return_exceptions=True)
 
     async def _healthy(self, until: float) -> None:
         await self._prover.wait_until_healthy(until, lambda: self._watch.log.state)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -68,6 +68,22 @@ class StartWatch:
         if self.status is None or not self.status.facts:
             return None if self.status is None or self.status.state == "unknown" else False
         return self.status.facts != self.old_facts
+
+    async def beside(self, work: Awaitable[None]) -> None:
+        """Runs the work and the watch side by side; whichever ends first decides.
+
+        Raises:
+            NotInEffectError: the start has failed, or the work has.
+        """
+        steps = asyncio.ensure_future(work)
+        watch = asyncio.create_task(self.run())
+        try:
+            await asyncio.wait({steps, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await (steps if steps.done() else watch)
+        finally:
+            for task in (steps, watch):
+                task.cancel()
+            await asyncio.gather(steps, watch, return_exceptions=True)
 
     async def run(self) -> None:
         """Runs until the start has failed.

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reconfig.effective import compare, shown_settings
-from reconfig.flags import FlagsTable, expectations
+from reconfig.expectations import expectations
+from reconfig.flags import FlagsTable
 from reconfig.presets import Preset, SettingFound
 from reconfig.server import ServerFacts
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from

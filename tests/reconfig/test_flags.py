@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconfig.flags import CannotExpress, FlagsTable, arguments, check_all, expectations
+from reconfig.expectations import expectations
+from reconfig.flags import CannotExpress, FlagsTable, arguments, check_all
 from reconfig.presets import Preset, PresetError
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from
 

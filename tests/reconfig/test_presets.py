@@ -79,6 +79,8 @@ def test_presets_that_differ_in_flags_or_environment_alone_are_told_apart_by_the
         ('presets = [{algorithm = "a b"}]', "algorithm = 'a b'"),
         ('presets = [{algorithm = "DFLASH", flags = ["--x\\n--y"]}]', "no line breaks"),
         ('presets = [{algorithm = "DFLASH", name = " "}]', "leave it out"),
+        ('presets = [{algorithm = "DFLASH", env = {HF_TOKEN = "x"}}]', "HF_TOKEN: a session keeps its presets"),
+        ('presets = [{algorithm = "NONE", flags = ["--api-key=x"]}]', "--api-key: a session keeps"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_with_entry_and_cure(toml: str, words: str) -> None:
