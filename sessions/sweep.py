@@ -89,15 +89,24 @@ class LoadTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvalsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """`[evals]`: whether the text is still right."""
+    """`[evals]`: whether the text is still right.
+
+    Attributes:
+        coding: a problem set's name or file; samples: answers of each problem; pass_at: values of k for pass@k.
+        lossless_prompts: greedy texts compared with the reference's, 0 for no check.
+        lossless_share, lossless_position: a preset has diverged when fewer texts than this share are identical, and
+            the median first difference is within so many tokens.
+    """
 
     coding: str | None = None
     samples: Count = 1
+    pass_at: tuple[Count, ...] = ()
     lossless_prompts: Annotated[int, Meta(ge=0)] = 0
+    lossless_share: Share = 0.8
+    lossless_position: Count = 64
     max_tokens: Count = 2048
     temperature: float = 0.0
     concurrency: Count = 4
-    timeout: Seconds = Seconds(10)
     unsafe_exec: bool = False
 
 
@@ -259,6 +268,9 @@ def _impossible(sweep: Sweep) -> list[tuple[KeyPath, str]]:
         faults.append((("telemetry", "gpus"), '"dcgm" needs dcgm_url, the address of its exporter'))
     if sweep.load.workload.kind == "jsonl" and not sweep.load.workload.path:
         faults.append((("load", "workload"), 'kind "jsonl" needs path, the file of prompts'))
+    if sweep.evals.pass_at and max(sweep.evals.pass_at) > sweep.evals.samples:
+        words = f"pass@k needs k answers of each problem; samples is {sweep.evals.samples}"
+        faults.append((("evals", "pass_at"), words))
     for key in ("contexts", "concurrency", "temperatures"):
         values = getattr(sweep.matrix, key)
         if len(set(values)) != len(values):

@@ -10,7 +10,7 @@ from loadgen.spec import Workload
 from reconfig.flags import FlagsTable
 from reconfig.managers.config import ProcessConfig
 from reconfig.presets import PresetEntry
-from sessions.sweep import EvalsTable, LoadTable, MatrixTable, Seconds, ServerTable, Sweep, TelemetryTable
+from sessions.sweep import EvalsTable, LoadTable, MatrixTable, ServerTable, Sweep, TelemetryTable
 
 MODEL = "kimi-k2.6-simulated"
 
@@ -41,9 +41,9 @@ def demo_sweep(*, faults: Sequence[str], speed: float, load_seconds: float, seed
         ),
         flags=FlagsTable(vocabulary="ddtree"),
         presets=(PresetEntry(algorithm="DDTREE", budget=8, topk=4, window=["none", 2048]),),
-        matrix=MatrixTable(contexts=(60, 3072), concurrency=(1, 4, 8), max_tokens=96, requests_per_slot=4, warmup=1),
+        matrix=MatrixTable(contexts=(60, 2560), concurrency=(1, 4, 8), max_tokens=64, requests_per_slot=3, warmup=1),
         load=LoadTable(workload=Workload(kind="coding"), seed=seed),
-        evals=EvalsTable(coding="core-5", max_tokens=1024, concurrency=5, timeout=Seconds(5)),
+        evals=EvalsTable(coding="core-5", max_tokens=1024, concurrency=5),
         telemetry=TelemetryTable(gpus="simulated"),
         leave="stopped",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evals.coding import run_coding_eval
 from evals.errors import EvalError
-from evals.lossless import GreedyText, compare, fixed_prompts, run_lossless
+from evals.lossless import GreedyText, LosslessLimits, compare, fixed_prompts, run_lossless
 from evals.problems import Problem, load_problem_set
 from evals.sandbox import Sandbox, probe_level
 from evals.suspicion import suspicions
@@ -67,6 +67,7 @@ class Checking:
                 max_tokens=evals.max_tokens,
                 concurrency=evals.concurrency,
                 temperature=evals.temperature,
+                pass_at=evals.pass_at,
                 on_judgement=self._judged,
                 on_generation=lambda problem, sample, done: self._answered(preset, wanted, problem, sample, done),
                 rid_prefix=f"eval-{preset}",
@@ -87,6 +88,7 @@ class Checking:
         """Runs the lossless check under the preset in effect, against the reference preset's texts."""
         self._recorder.happen(PhaseChanged(phase="evaluating", preset=preset, words="lossless check"))
         count = self._sweep.evals.lossless_prompts
+        limits = LosslessLimits(share=self._sweep.evals.lossless_share, position=self._sweep.evals.lossless_position)
         reference = self._recorder.state.reference or preset
         try:
             texts = await run_lossless(
@@ -104,7 +106,9 @@ class Checking:
             texts = {}
         if preset == reference or not self._reference_texts:
             self._reference_texts, self._reference_name = texts, preset
-        summary = compare(self._reference_texts, texts, preset=preset, reference=self._reference_name, prompts=count)
+        summary = compare(
+            self._reference_texts, texts, preset=preset, reference=self._reference_name, prompts=count, limits=limits
+        )
         self._recorder.happen(LosslessEnded(summary=summary))
         self._recorder.sync()
 

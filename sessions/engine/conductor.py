@@ -125,7 +125,7 @@ class Conductor:
             case MeasureCell(cell):
                 good = await self._measuring.measure(cell, self.state.presets[cell.preset].preset)
                 if good:
-                    for key, mark in marks_from_neighbours(self.state, cell):
+                    for key, mark in marks_from_neighbours(self.state, cell, self._sweep):
                         self._recorder.happen(CellMarked(cell=key, mark=mark))
                     self._checking.suspect()
                 elif self._cell(step).status == "failed" and self._recorder.disk_full:

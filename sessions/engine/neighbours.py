@@ -10,19 +10,26 @@ from loadgen.marks import diverged, tau_drop
 from reconfig.presets import Preset
 from sessions.events import CellKey
 from sessions.state import CellState, SessionState
+from sessions.sweep import Sweep
 
 
-def marks_from_neighbours(state: SessionState, measured: CellKey) -> Iterator[tuple[CellKey, Mark]]:
+def marks_from_neighbours(state: SessionState, measured: CellKey, sweep: Sweep) -> Iterator[tuple[CellKey, Mark]]:
     """Yields (cell, mark) for every cell that the newly measured one throws a doubt on; often another than itself.
 
     Args:
         state: with the newly measured cell in it.
         measured: that cell.
+        sweep: with the limits of the lossless check.
     """
     cell = state.cells[measured.text]
     lossless = state.presets[measured.preset].lossless
     if lossless is not None and lossless.identical_share is not None:
-        mark = diverged(lossless.identical_share, lossless.median_first_difference)
+        mark = diverged(
+            lossless.identical_share,
+            lossless.median_first_difference,
+            share_limit=sweep.evals.lossless_share,
+            position_limit=sweep.evals.lossless_position,
+        )
         if mark is not None:
             yield measured, mark
     column = [c for c in _same_point(state, cell) if _budget(state, c) is not None]
