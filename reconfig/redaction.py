@@ -11,7 +11,7 @@ _VALUE = re.compile(
     r"""(["']?\w*(?:api_?key|_token|secret|password)["']?\s*[=:]\s*)("[^"]+"|'[^']+'|[^\s,'"}\]]+)""", re.IGNORECASE
 )
 _NOTHING = frozenset({"none", "null", "false", "true", '""', "''"})
-_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|credential)s?$")
+_SECRET_NAME = re.compile(r"(?i)((^|[_-])(api)?key|(^|[_-])token|secret|password|credentials?)$")
 
 
 class Redactor:
