@@ -40,18 +40,17 @@ def differing_conditions(a: Session, b: Session, pairs: list[tuple[str, str]]) -
 
 def _facts(session: Session) -> dict[str, str]:
     state, info = session.state, session.info
-    driver = (info.driver if info else None) or (state.gpus.driver if state.gpus else None)
     facts = {
         "model": state.model,
         "simulated": str(state.simulated).lower(),
         "base_url": state.base_url,
         "max_tokens": str(state.max_tokens),
         "repeats": str(state.repeats),
-        "driver": driver or "unknown",
+        "GPUs": ", ".join(f"{n} x {name}" for name, n in Counter(session.gpus).items()) or "unknown",
+        "driver": session.driver or "unknown",
     }
     if info is not None:
         facts["host"] = info.host
-        facts["GPUs"] = ", ".join(f"{n} x {name}" for name, n in Counter(info.gpus).items()) or "unknown"
         facts["kernel"] = info.kernel
         facts["spectop"] = info.version
         facts |= {k: v for k, v in _flattened(_decoded(info.sweep)).items() if not k.startswith(_NOT_A_CONDITION)}

@@ -20,11 +20,12 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+from msgspec.structs import replace
 
 from evals.verdicts import Judgement
 from loadgen.records import RequestRecord
 from sessions.errors import DiskFull, SessionError, SessionLocked
-from sessions.events import AnyEvent, GpusSampled, ServerSampled
+from sessions.events import AnswerJudged, AnyEvent, GpusSampled, ServerSampled
 from sessions.folder import EVENTS_FILE
 from telemetry.samples import GpuSample, ServerSample
 
@@ -247,7 +248,7 @@ class SessionLog:
         return self._full
 
     def append(self, event: AnyEvent) -> None:
-        """Writes an event where it belongs: samples to their own files, the rest to `events.jsonl`.
+        """Writes an event where it belongs: samples to their own files, the rest to `events.jsonl`, verdicts to both.
 
         Raises:
             DiskFull: there is no room. Raised once; while `full` everything is kept in memory, in order, silently,
@@ -258,11 +259,9 @@ class SessionLog:
         elif isinstance(event, ServerSampled):
             self._add(SERVER_FILE, event.sample, samples=True)
         else:
+            if isinstance(event, AnswerJudged):
+                self._add(EVALS_FILE, replace(event.judgement, t=event.t))
             self._add(EVENTS_FILE, event)
-
-    def judgement(self, judgement: Judgement) -> None:
-        """Writes a verdict with all its evidence; raises as `append`."""
-        self._add(EVALS_FILE, judgement)
 
     def request(self, record: RequestRecord) -> None:
         """Writes a request's record; raises as `append`."""

@@ -123,6 +123,11 @@ class PointCells(msgspec.Struct, frozen=True):
         return tuple({m.kind: m for f in self.figures for m in f.marks}.values())
 
     @property
+    def told_marks(self) -> tuple[Mark, ...]:
+        """The marks that are worth words: a p99 that is a maximum is said beside the figure itself."""
+        return tuple(m for m in self.marks if m.kind is not MarkKind.FEW_SAMPLES)
+
+    @property
     def no_figures(self) -> str:
         """Why there is nothing measured, in words; empty when there is something."""
         if self.figures:

@@ -44,6 +44,18 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         """The session's end, "running", or "interrupted" when its engine is gone without having ended it."""
         return status_words(self.state, live=self.live)
 
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs' names, one each: as noted at the start, else as last read."""
+        if self.info is not None and self.info.gpus:
+            return self.info.gpus
+        return gpu_names(self.state)
+
+    @property
+    def driver(self) -> str | None:
+        """The GPU driver's version: as noted at the start, else as last read."""
+        return (self.info.driver if self.info else None) or (self.state.gpus.driver if self.state.gpus else None)
+
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list of sessions.
@@ -65,6 +77,15 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     simulated: bool = False
     problem: str = ""
+
+
+def gpu_names(state: SessionState) -> tuple[str, ...]:
+    """Returns the names of the GPUs as last read: the server's own where that is known, else all."""
+    sample = state.gpus
+    if sample is None:
+        return ()
+    ours = [g for g in sample.gpus if sample.ours is None or g.index in sample.ours]
+    return tuple(printable(g.name or "unnamed GPU") for g in ours)
 
 
 def status_words(state: SessionState, *, live: bool) -> str:

@@ -15,7 +15,7 @@ from loadgen.figures import CellFigures, Percentiles
 from sessions.events import SCHEMA_VERSION
 from sessions.folder import SessionInfo, printable
 from sessions.points import ACCEPTANCE, THROUGHPUT, Estimate, PointCells, points_of
-from sessions.review import Listed, Session, settings_of, settings_words, status_words
+from sessions.review import Listed, Session, gpu_names, settings_of, settings_words, status_words
 from sessions.state import PresetState, SessionState
 
 NARROWEST = 120
@@ -64,7 +64,7 @@ def session_json(
             "max_tokens": state.max_tokens,
             "host": info.host if info else None,
             "version": info.version if info else None,
-            "gpus": list(info.gpus) if info else None,
+            "gpus": list((info.gpus if info else ()) or gpu_names(state)) or None,
             "driver": (info.driver if info else None) or (state.gpus.driver if state.gpus else None),
             "notes": [msgspec.to_builtins(n) for n in state.notes],
             "suspicions": [msgspec.to_builtins(s) for s in state.suspicions],
@@ -99,8 +99,8 @@ def print_session(session: Session, out: TextIO) -> None:
     console = console_on(out)
     info = session.info
     if info is not None:
-        gpus = f", {len(info.gpus)} x {printable(info.gpus[0])}" if info.gpus else ""
-        driver = f", driver {printable(info.driver)}" if info.driver else ""
+        gpus = f", {len(session.gpus)} x {printable(session.gpus[0])}" if session.gpus else ""
+        driver = f", driver {printable(session.driver)}" if session.driver else ""
         console.print(
             Text(f"{printable(info.host)}{gpus}{driver}, spectop {printable(info.version)}, {info.created}", "dim")
         )
@@ -161,7 +161,7 @@ def print_tables(state: SessionState, out: TextIO, *, live: bool = True) -> None
         if any(p.figures for p in own):
             title = f"{name}: cells (means over repetitions; * marked, ! without a vote, ^ maximum of under 100)"
             print_table(console, title, _cells(own))
-    marks = sorted({(p.preset, p.point, m.kind.value, m.reason) for p in points.values() for m in p.marks})
+    marks = sorted({(p.preset, p.point, m.kind.value, m.reason) for p in points.values() for m in p.told_marks})
     for preset, point, kind, reason in marks:
         console.print(Text(printable(f"  {kind}: {preset} {point.text}: {reason}"), "yellow"))
     for p in points.values():
@@ -188,17 +188,22 @@ def _presets(state: SessionState) -> Table:
     for heading in ("preset", "settings", "in effect", "pass@1", "lossless"):
         table.add_column(heading, overflow="fold")
     for name, p in state.presets.items():
-        if p.proof is not None and p.proof.in_effect:
-            proved = (
-                "yes: " + ", ".join(dict.fromkeys(s.source for s in p.proof.settings)) if p.proof.settings else "yes"
-            )
-        else:
-            proved = f"{p.status}{': ' + p.reason if p.reason else ''}"
+        proved = proof_words(p)
         mark = " (reference)" if name == state.reference else ""
         table.add_row(
             *(printable(x) for x in (name + mark, settings_words(p.preset), proved, _passed(p), _lossless(p)))
         )
     return table
+
+
+def proof_words(p: PresetState) -> str:
+    """Returns whether a preset is in effect and what proved it, or how far it came and why no further."""
+    if p.proof is None or not p.proof.in_effect:
+        return f"{p.status}: {p.reason}" if p.reason else p.status
+    if not p.proof.settings:
+        return "proved"
+    sources = dict.fromkeys(s.source.partition(" ")[0] for s in p.proof.settings)
+    return f"proved: {len(p.proof.settings)} settings read from {', '.join(sources)}"
 
 
 def _passed(p: PresetState) -> str:
@@ -233,7 +238,7 @@ def _overview(state: SessionState, points: dict[Any, PointCells]) -> Table:
 
 
 def _doubt(cells: PointCells) -> str:
-    return " !" if cells.void else " *" if cells.marks else ""
+    return " !" if cells.void else " *" if cells.told_marks else ""
 
 
 def _cells(points: list[PointCells]) -> Table:
@@ -260,7 +265,7 @@ def _cells(points: list[PointCells]) -> Table:
             mean_words([f.effective_concurrency for f in figures], 1),
             mean_words([f.energy_j_per_tok for f in figures], 2),
             f"{sum(f.requests.valid for f in figures)}/{failed}",
-            " ".join(m.kind.value for m in cells.marks),
+            " ".join(m.kind.value for m in cells.told_marks),
         )
     return table
 

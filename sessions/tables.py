@@ -176,7 +176,10 @@ def _plain(path: Path) -> bool:
 
 def _possible(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Takes durations and counts that cannot be (negative) for unknown."""
-    names = [n for n in _NEVER_NEGATIVE if n in frame.collect_schema()]
+    columns = frame.collect_schema()
+    names = [n for n in _NEVER_NEGATIVE if n in columns]
+    if "verdict" in columns:  # an answer judged again, by a repetition or after a crash: the last verdict stands
+        frame = frame.unique(subset=["preset", "problem_set", "task_id", "sample"], keep="last", maintain_order=True)
     return frame.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -108,7 +109,7 @@ def _doubts(session: Session) -> list[Block]:
     ]
     rows: list[list[str | Cell]] = []
     for cells in points_of(state).values():
-        rows += [[cells.preset, cells.point.text, Cell(m.kind.value, "warning"), m.reason] for m in cells.marks]
+        rows += [[cells.preset, cells.point.text, Cell(m.kind.value, "warning"), m.reason] for m in cells.told_marks]
         if cells.no_figures:
             rows.append([cells.preset, cells.point.text, Cell("no figures", "bad"), cells.no_figures])
     if rows:
@@ -127,10 +128,10 @@ def _conditions(session: Session) -> list[Block]:
         ["duration", str(timedelta(seconds=round(state.t)))],
     ]
     if info is not None:
-        gpus = f"{len(info.gpus)} x {info.gpus[0]}" if len(set(info.gpus)) == 1 else ", ".join(info.gpus)
+        gpus = ", ".join(f"{n} x {name}" for name, n in Counter(session.gpus).items())
         rows += [
             ["host", f"{info.host}, kernel {info.kernel}, user {info.user}"],
-            ["GPUs", f"{gpus or 'unknown'}{f', driver {info.driver}' if info.driver else ''}"],
+            ["GPUs", f"{gpus or 'unknown'}{f', driver {session.driver}' if session.driver else ''}"],
             ["spectop", f"{info.version}, Python {info.python}"],
             ["sweep file", info.sweep_path or "none (made from the command line)"],
         ]
@@ -193,7 +194,7 @@ def _throughput(session: Session, charts: bool) -> list[Block]:
                 if cells is None or estimate is None:
                     row.append("-")
                 else:
-                    tone: Tone = "bad" if cells.void else "warning" if cells.marks else "plain"
+                    tone: Tone = "bad" if cells.void else "warning" if cells.told_marks else "plain"
                     row.append(Cell(estimate_words(estimate) + (" !" if cells.void else ""), tone))
             rows.append(row)
         caption = "tok/s with 95 % intervals (! cells that have no vote)"
@@ -320,7 +321,7 @@ def _cells(session: Session) -> list[Block]:
                 mean_words([x.effective_concurrency for x in f], 1),
                 mean_words([x.energy_j_per_tok for x in f], 2),
                 f"{sum(x.requests.valid for x in f)}/{failed}",
-                ", ".join(m.kind.value for m in cells.marks),
+                ", ".join(m.kind.value for m in cells.told_marks),
             ]
         )
     headings = ["preset", "cell", "tok/s", "user tok/s", "TTFT p50 s", "TTFT p99 s", "chunk gap p50 s", "accept"]

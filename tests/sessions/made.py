@@ -281,7 +281,6 @@ def _write_evals(log: SessionLog, preset: Preset, t: float) -> None:
                 code="def f(): ...", channel="content", origin="content, block 1 of 1", why="the only block"
             ),
         )
-        log.judgement(judgement)
         log.append(ev.AnswerJudged(t=t, judgement=judgement))
         log.text(
             SavedText(
