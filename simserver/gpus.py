@@ -13,6 +13,9 @@ from simserver.faults import Faults
 from simserver.profiles import GpuModel
 
 _WINDOW_S = 1.0
+_KEPT_S = 2.0
+# No two cards draw the same: what the last one draws more than the first, by steps.
+_SPREAD = 0.004
 _HEAT_S = 20.0
 _IDLE_C, _BUSY_C = 31.0, 74.0
 
@@ -33,7 +36,6 @@ class Gpus:
         self._heat_at = self._started
         self._loaded = 0.0
         self._tokens_bytes = 0
-        self._lost: dict[int, float] = {}
 
     def set_loaded(self, share: float) -> None:
         """Tells which share of the weights is in memory."""
@@ -54,7 +56,7 @@ class Gpus:
         extra = (self.model.prefill_w if prefill else self.model.decode_w) - self.model.idle_w
         self._busy.append((start, end, extra))
         self._tokens_bytes += int((end - start) * 40e6)
-        while self._busy and self._busy[0][1] < end - 30.0:
+        while self._busy and self._busy[0][1] < start - _KEPT_S:
             begin, stop, watts = self._busy.popleft()
             self._settled_j += (stop - begin) * watts
 
@@ -70,6 +72,7 @@ class Gpus:
         now = time.perf_counter()
         busy, watts = self._recent(now)
         share = busy / _WINDOW_S
+        energy = self.energy_j(now)
         decay = min(1.0, (now - self._heat_at) / _HEAT_S)
         self._heat += (share - self._heat) * decay
         self._heat_at = now
@@ -78,7 +81,7 @@ class Gpus:
             "source": "simulated",
             "driver": "590.48.01",
             "t_ns": time.perf_counter_ns(),
-            "gpus": [self._one(index, now, share, watts) for index in range(self.model.count)],
+            "gpus": [self._one(index, energy, share, watts) for index in range(self.model.count)],
         }
 
     def _recent(self, now: float) -> tuple[float, float]:
@@ -91,7 +94,7 @@ class Gpus:
             joules += length * watts
         return busy, self.model.idle_w + joules / _WINDOW_S
 
-    def _one(self, index: int, now: float, share: float, watts: float) -> dict[str, Any]:
+    def _one(self, index: int, energy: float, share: float, watts: float) -> dict[str, Any]:
         model = self.model
         identity = {
             "index": index,
@@ -100,8 +103,8 @@ class Gpus:
             "pci_bus_id": f"00000000:{0x01 + 0x20 * index:02X}:00.0",
         }
         if self._faults.number("gpu-lost") == index:
-            self._lost.setdefault(index, self.energy_j(now))
             return {**identity, "state": "lost", "xid": 79}
+        unlike = 1.0 + _SPREAD * (index * 3 % 8)
         throttled = self._faults.number("gpu-throttle") == index
         used = int(self._loaded * model.weights_bytes)
         if self._loaded >= 1.0:
@@ -116,13 +119,13 @@ class Gpus:
             "memory_total_bytes": model.memory_bytes,
             "memory_kind": "v2",
             "utilisation": round(share, 4),
-            "power_w": round(watts, 3),
+            "power_w": round(watts * unlike, 3),
             "power_limit_w": model.limit_w,
             "temperature_c": round(_IDLE_C + index % 4 + (_BUSY_C - _IDLE_C) * self._heat + 14.0 * throttled, 1),
             "sm_clock_mhz": int(clock * 0.55) if throttled else clock,
             "memory_clock_mhz": model.memory_clock_mhz if share > 0.02 else 405,
             "throttle": reasons,
-            "energy_j": round(self.energy_j(now), 6),
+            "energy_j": round(energy * unlike, 6),
             "pcie_tx_bytes": self._tokens_bytes,
             "pcie_rx_bytes": self._tokens_bytes * 3 // 2,
             "ecc_uncorrected": 0,
