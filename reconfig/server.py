@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import ssl
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -175,7 +177,9 @@ class HttpServer:
         try:
             async with (
                 asyncio.timeout(limit_s + CONNECT_LIMIT_S),
-                httpx.AsyncClient(timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S), trust_env=False) as client,
+                httpx.AsyncClient(
+                    timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S), trust_env=False, verify=_certificates()
+                ) as client,
             ):
                 return await client.get(self.base_url + path, headers=self._headers)
         except httpx.ConnectError:
@@ -184,6 +188,12 @@ class HttpServer:
             return f"no answer within {limit_s:.0f} s"
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return f"{type(error).__name__}: {error}"
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: making a context for each request would cost more than the request."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def as_text(value: object) -> str:
