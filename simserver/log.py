@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -19,13 +20,13 @@ class ServerLog:
     def line(self, text: str, *, scheduler: bool = False) -> None:
         """Writes one line; `scheduler` marks it with the rank."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        sys.stderr.write(f"[{stamp}{self.rank if scheduler else ''}] {text}\n")
-        sys.stderr.flush()
+        self.raw(f"[{stamp}{self.rank if scheduler else ''}] {text}\n")
 
     def raw(self, text: str) -> None:
         """Writes text as it is: progress bars end their updates with a carriage return, not with a line feed."""
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # a real server's logging survives a full disk, too
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def uvicorn(self, text: str, level: str = "INFO") -> None:
         """Writes a line of the HTTP server."""

@@ -173,7 +173,7 @@ class Server:
             settings.verification,
             sampled(quality, job.sampling.temperature),
             profile.ranks,
-            random.Random(f"{settings.sim.seed}|draft|{self._seen[key]}|{question[-4000:]}"),
+            random.Random(f"{settings.sim.seed}|draft|{self._seen[key]}|{question}"),
             corrupt=corrupt,
         )
 

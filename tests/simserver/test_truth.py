@@ -69,6 +69,14 @@ def test_acceptance_is_a_ratio_of_sums_and_equals_the_streams_own_details(tree_s
     assert sums["outcomes"] == {"ok": 4}
 
 
+def test_prompts_that_differ_at_their_start_only_have_their_own_luck(tree_server: Sim) -> None:
+    tail = "word " * 1500 + "Write a Python function fib(n)."
+    for index in range(3):
+        tree_server.stream(f"{index} {tail}", max_tokens=120, rid=f"luck-{index}")
+    histograms = [one["accepted_histogram"] for one in tree_server.truth("prefix=luck-")["requests"]]
+    assert histograms[0] != histograms[1] != histograms[2] != histograms[0]
+
+
 def test_the_first_token_comes_from_prefill_and_drafts_are_not_cut(tree_server: Sim) -> None:
     answer = tree_server.stream("Write a Python function fib(n).", max_tokens=1, rid="one")
     (truth,) = tree_server.truth("rid=one")["requests"]
