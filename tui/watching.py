@@ -22,7 +22,9 @@ from textual.worker import Worker, WorkerState
 from sessions.commands import Command, Reply, Source
 from sessions.errors import EngineLost, SpectopError
 from sessions.estimate import remaining_s
+from sessions.notify import terminal_notice
 from sessions.state import SessionState
+from tui.alerts import alert_between
 from tui.ascii_filter import AsciiOnly
 from tui.glyphs import Glyphs, choose
 from tui.pace import FASTEST_S, TICK_S, Pace
@@ -156,8 +158,14 @@ class WatchingApp(App[str]):
                 self._fresh.clear()
                 if self._newest is not None:
                     self._received = self._clock()
+                    self._wake(alert_between(self.facts.state, self._newest))
                     self._show(replace(self.facts, state=self._newest))
             await asyncio.sleep(self.pace.period_s)
+
+    def _wake(self, words: str | None) -> None:
+        """Rings the terminal and shows a desktop notice where it can; like Textual's own clipboard, one write."""
+        if words is not None and self.facts.view.live and self._driver is not None:
+            self._driver.write(terminal_notice(words))
 
     async def change_source(self, source: Source, folder: Path | None) -> None:
         """Watches another source in place of this one."""

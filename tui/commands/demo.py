@@ -16,7 +16,7 @@ def demo(
         list[str] | None, Parameter(negative="", help="A fault of the simulated server, NAME or NAME=VALUE.")
     ] = None,
     sim_speed: Annotated[float, Parameter(help="How much faster than real the simulated server is.")] = 1.0,
-    sim_load_seconds: Annotated[float, Parameter(help="How long the simulated model loads, in seconds.")] = 4.0,
+    sim_load_seconds: Annotated[float, Parameter(help="How long the simulated model loads, in seconds.")] = 3.0,
     sim_seed: Annotated[int, Parameter(help="Makes the simulated server reproducible.")] = 0,
 ) -> int:
     """Watch a short sweep on the simulated server (SIMULATED: nothing real is measured).
