@@ -20,7 +20,7 @@ def sweep_text(found: Interrogated, api_key_env: str | None) -> str:
     version = f" {found.version}" if found.version else ""
     lines = [
         f"# A sweep of {found.dialect}{version} at {found.base_url}, as it was found running.",
-        "# Every key is explained in docs/sessions.md; `spectop check` looks at this file before hours are spent.",
+        "# Every key is explained in docs/sweep-file.md; `spectop check` looks at this file before hours are spent.",
         f"label = {_quoted(re.sub(r'[^A-Za-z0-9._-]+', '-', model).strip('-') or 'sweep')}",
         "",
         "[server]",
