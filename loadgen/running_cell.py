@@ -12,7 +12,7 @@ from loadgen.arrival import StopRule
 from loadgen.errors import CellError
 from loadgen.messages import Beat, CellFailed, CellOver, CellPrepared, RecordMade, Report
 from loadgen.records import Generation, RequestRecord
-from loadgen.spec import CellProgress, CellSpec, WorkerHealth
+from loadgen.spec import CellProgress, CellSpec, ClosedLoop, WorkerHealth
 
 RATE_SPAN_S = 1.0
 
@@ -160,6 +160,8 @@ class RunningCell:
             return "warmup"
         if any(beat.idle for beat in beats):
             return "tail"
+        if not isinstance(self.spec.arrival, ClosedLoop):
+            return "steady" if any(beat.finished for beat in beats) else "ramp"
         wanted = self.spec.concurrency if self.stop.total is None else min(self.spec.concurrency, self.stop.total)
         return "steady" if sum(beat.in_decode for beat in beats) >= wanted else "ramp"
 

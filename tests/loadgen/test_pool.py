@@ -304,6 +304,15 @@ async def test_an_open_loop_starts_by_due_time(arrival: Constant | Poisson) -> N
         assert health.start_lateness_p99_s >= 0
 
 
+async def test_an_open_loop_is_steady_once_it_has_forgotten_its_start() -> None:
+    async with token_server(delay_s=0.01) as served, pool_for(served) as pool:
+        seen = Seen()
+        await seen.run(pool, cell(concurrency=64, arrival=Constant(rate=20), stop=Stop(requests=24)))
+        phases = [progress.phase for progress in seen.progress]
+        assert "steady" in phases
+        assert phases[-1] == "tail"
+
+
 async def test_an_open_loop_without_a_free_slot_is_late() -> None:
     async with token_server() as served, pool_for(served) as pool:
         served.hold = asyncio.Event()
