@@ -325,7 +325,12 @@ def _make_private(directory: Path) -> None:
 
 
 def publish_control(folder: Path, path: Path) -> None:
-    """Writes a listening control socket's path into the session's folder, so that terminals find it."""
+    """Writes a listening control socket's path into the session's folder, so that terminals find it.
+
+    A resumed session's says the same as before; a full disk is then no reason not to take it up.
+    """
+    if control_of(folder) == path:
+        return
     write_atomically(folder / CONTROL_FILE, os.fsencode(path) + b"\n")
 
 
