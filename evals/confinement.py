@@ -124,7 +124,8 @@ def launch(way: Way, reports: int, limits: dict[str, int], filter_fd: int | None
         folders = tuple(f"/{name}" for name in ("usr", *_SYSTEM_FOLDERS)) + ((way.prefix,) if way.prefix else ())
         bpf = syscall_filter.compiled(may_execute=False)
         call = f"run({reports}, {limits!r}, lambda: confine({folders!r}, {_DEVICES!r}, {bpf!r}))"
-    python = (way.interpreter, "-I", "-S", "-c", f"{program}\n{call}\n")
+    # isolated like -I, but for PYTHONHASHSEED of the clean environment: a verdict must come out the same again
+    python = (way.interpreter, "-s", "-P", "-S", "-c", f"{program}\n{call}\n")
     if way.level != "bwrap":
         return Launch(arguments=python, environment=_CLEAN_ENVIRONMENT, pass_fds=(reports,), drop_to=way.drop_to)
     if filter_fd is None:

@@ -30,6 +30,10 @@ _REFUSED = (
 )  # fmt: skip
 
 
+class SeccompMissingError(OSError):
+    """The library libseccomp cannot be used; raised by `compiled`, a reason why a level does not work."""
+
+
 @functools.cache
 def compiled(*, may_execute: bool) -> bytes:
     """Returns the filter as `struct sock_filter` bytes.
@@ -38,10 +42,12 @@ def compiled(*, may_execute: bool) -> bytes:
         may_execute: whether `execve` is allowed: where the filter is set before the interpreter is started, it must be.
 
     Raises:
-        OSError, RuntimeError: libseccomp is missing or refuses.
+        SeccompMissingError: libseccomp is not installed, or is none that can be used.
     """
-    import pyseccomp
-
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        raise SeccompMissingError(f"seccomp: {error} (apt install libseccomp2)") from error
     rules = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
     refuse = pyseccomp.ERRNO(errno.EPERM)
     names = _REFUSED if may_execute else (*_REFUSED, "execve", "execveat")

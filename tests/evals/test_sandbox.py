@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes.util
 import multiprocessing
 import os
 import shutil
@@ -65,10 +66,9 @@ def test_a_level_that_does_not_start_is_not_taken(tmp_path: Path, monkeypatch: p
 
 
 def test_without_libseccomp_no_level_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*, may_execute: bool) -> bytes:
-        raise RuntimeError("Unable to find libseccomp")
-
-    monkeypatch.setattr(syscall_filter, "compiled", missing)
+    monkeypatch.delitem(sys.modules, "pyseccomp", raising=False)
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    syscall_filter.compiled.cache_clear()
     level = probe_level()
     assert level.name == "none"
     assert any("libseccomp2" in why for why in level.why_not_higher)
@@ -326,6 +326,19 @@ def test_both_levels_work_for_an_ordinary_user() -> None:
     assert ours.recv() == (["bwrap", "landlock"], ["passed", "passed"])
     process.join(10)
     ours.close()
+
+
+@needs("bwrap")
+@pytest.mark.parametrize("highest", ["bwrap", "landlock"])
+def test_runs_are_repeatable_and_isolated(highest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/work-that-is-not-there")
+    code = "import sys\nprint(hash('spectop'), sys.path, sys.flags.no_user_site)\ndef add(a, b):\n    return a + b\n"
+    level = probe_level("bwrap" if highest == "bwrap" else "landlock")
+    with Sandbox(level) as sandbox:
+        outputs = {sandbox.run_blocking(program(code)).output for _ in range(3)}
+    (output,) = outputs
+    assert "work-that-is-not-there" not in output
+    assert "''" not in output and "site-packages" not in output and output.strip().endswith("1")
 
 
 @needs("bwrap")
