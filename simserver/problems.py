@@ -122,23 +122,57 @@ _CALLED = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"(?:function|named|called|implement)\s+[`'\"]([A-Za-z_]\w*)[`'\"]", re.IGNORECASE)
+_FENCED = re.compile(r"```(?:python)?\n(.*?)```", re.DOTALL)
+_CODE_LINE = re.compile(
+    r"^\s*(?:def |class |>>>|return\b|import |from \w+ import|@\w|#|[\w.]+ = )|[({\[]\s*$", re.MULTILINE
+)
+_CODE_TASK = re.compile(
+    r"\b(?:write|implement|create|complete|rewrite|add|make)\b.*\b(?:python|function|class|code|script|program|tests?)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TAIL = 3000
+
+
+def instruction_of(prompt: str) -> str:
+    """Returns what a prompt asks, without the material before it: the last two paragraphs, code left out."""
+    kept: list[str] = []
+    for paragraph in reversed([part for part in prompt[-_TAIL:].split("\n\n") if part.strip()]):
+        if _CODE_LINE.search(paragraph) and kept:
+            break
+        kept.append(paragraph)
+        if len(kept) == 2 or _CODE_LINE.search(paragraph):
+            break
+    return "\n\n".join(reversed(kept))
 
 
 def wanted_function(prompt: str) -> tuple[str, str] | None:
-    """Returns name and parameters of the function that the end of a prompt asks for, or `None`.
+    """Returns name and parameters of the function that a prompt asks for, or `None`.
 
-    The last one named counts: fillers of source code before the question define functions of their own.
+    What the instruction names comes first, the last one of several; then the function of a fenced block, or of code at
+    the prompt's start or end; a code task that names nothing wants a `solution`. Source code long before the question
+    is not asked for.
     """
-    tail = prompt[-2000:]
-    named: list[tuple[int, str, str]] = []
+    instruction = instruction_of(prompt)
+    named = _named(instruction)
+    if named is not None:
+        return named
+    tail = prompt[-_TAIL:]
+    blocks = list(_FENCED.finditer(tail))
+    starts = len(prompt) < _TAIL and _CODE_LINE.match(prompt.lstrip()) is not None
+    code = blocks[-1].group(1) if blocks else tail if starts or _CODE_LINE.search(instruction) else ""
+    signatures = list(_SIGNATURE.finditer(code))
+    if signatures:
+        return signatures[-1].group(1), signatures[-1].group(2)
+    return ("solution", "value") if _CODE_TASK.search(instruction) else None
+
+
+def _named(text: str) -> tuple[str, str] | None:
+    found: list[tuple[int, str, str]] = []
     for pattern in (_CALLED, _SIGNATURE, _QUOTED):
-        named += [(each.start(1), each.group(1), (*each.groups(), "value")[1]) for each in pattern.finditer(tail)]
+        found += [(each.start(1), each.group(1), (*each.groups(), "value")[1]) for each in pattern.finditer(text)]
     for name in SOLUTIONS:
-        named += [(each.start(), name, "") for each in re.finditer(rf"\b{name}\b", tail)]
-    if not named:
-        return None
-    _, name, parameters = max(named)
-    return name, parameters
+        found += [(each.start(), name, "") for each in re.finditer(rf"\b{name}\b", text)]
+    return max(found)[1:] if found else None
 
 
 def solve(name: str, parameters: str, right: bool) -> Solution:

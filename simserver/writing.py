@@ -7,10 +7,11 @@ its final code block.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 from simserver import tokenizer
-from simserver.problems import solve, wanted_function
+from simserver.problems import instruction_of, solve, wanted_function
 from simserver.tokenizer import THINK_END
 
 _THOUGHTS = (
@@ -142,19 +143,21 @@ def corrupt(pieces: list[str], rng: random.Random) -> list[str]:
 
 
 _KINDS = (
-    ("math", ("prove", "integral", "equation", "solve for", "how many", "probability", "compute the sum", "theorem")),
-    ("prose", ("story", "essay", "poem", "novel", "letter", "describe a")),
+    ("snippets", r"\b(?:python|code|function|class|script|sql|regular expression)\b"),
+    (
+        "prose",
+        r"\b(?:story|essay|poem|haiku|novel|letter|e-mail|portrait|describe|tell of|tell the|summarise|report)\b",
+    ),
+    (
+        "math",
+        r"\b(?:prove|integral|equations?|solve|how many|probability|compute|theorem|find|show that|determine|sum)\b",
+    ),
 )
 
 
 def kind_of(prompt: str) -> str:
     """Returns the kind of content a prompt asks for: code, snippets, math, prose or chat."""
-    tail = prompt[-2000:].lower()
     if wanted_function(prompt) is not None:
         return "code"
-    if "```" in tail or "python" in tail or "code" in tail or "function" in tail:
-        return "snippets"
-    for kind, words in _KINDS:
-        if any(word in tail for word in words):
-            return kind
-    return "chat"
+    instruction = instruction_of(prompt).lower()
+    return next((kind for kind, words in _KINDS if re.search(words, instruction)), "chat")

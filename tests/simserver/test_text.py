@@ -23,6 +23,7 @@ CHECKS = {
     "word_count": "assert word_count('Go, go, GO! (no)') == {'go': 3, 'no': 1} and word_count('') == {}",
     "gcd": "assert gcd(0, 9) == 9 and gcd(-12, 18) == 6 and gcd(1071, 462) == 21 and gcd(0, 0) == 0",
 }
+FILLER = "def helper(x):\n    pass\n" * 200
 TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="<"), max_size=200)
 
 
@@ -100,8 +101,16 @@ def test_text_depends_on_the_prompt_and_the_seed_alone() -> None:
         ("import math\ndef gcd(a, b): ...\n" * 5 + "Write a function named `count_vowels` please", "count_vowels"),
         ("def helper(x):\n    pass\n\nNow implement word_count(text).", "word_count"),
         ("Complete this:\n\ndef has_close_elements(numbers, threshold):\n", "has_close_elements"),
+        (
+            'Complete this.\n\n```python\ndef digitSum(s):\n    """Adds.\n\n    Words.\n```\n\nAnswer in code.',
+            "digitSum",
+        ),
+        ('def add(x, y):\n    """Adds.\n\n    Plain words here.\n    """\n', "add"),
+        (FILLER + "\n\nDo this.\n\nWrite a Python function that adds.", "solution"),
+        (FILLER + "\n\nNow to the text.\n\nWrite a story about rain.", None),
         ("Why is the sky blue?", None),
     ],
+    ids=range(9),
 )
 def test_the_function_that_is_asked_for_last_counts(prompt: str, name: str | None) -> None:
     found = wanted_function(prompt)
