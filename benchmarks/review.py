@@ -1,7 +1,8 @@
 """Opens a very large session: a million requests (ten million chunks) and a day of events and 8-GPU samples.
 
-Prints wall time and peak memory of a fresh process for each way of looking at it, before the session was ended cleanly
-(logs only) and after (Parquet beside them). The limits that are meant to hold: opened in under 2 s and under 1 GB.
+Prints wall time, CPU time and peak memory of a fresh process for each way of looking at it, before the session was ended
+cleanly (logs only) and after (Parquet beside them). On a busy machine the CPU time is the figure to read. The limits
+that are meant to hold: opened in under 2 s and under 1 GB.
 """
 
 from __future__ import annotations
@@ -84,10 +85,13 @@ _CHILD = """
 import resource, sys, time
 from pathlib import Path
 folder = Path(sys.argv[1])
+used = resource.getrusage(resource.RUSAGE_SELF)
+cpu = used.ru_utime + used.ru_stime
 began = time.perf_counter()
 {look}
 took = time.perf_counter() - began
-print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(took, used.ru_utime + used.ru_stime - cpu, used.ru_maxrss / 1024)
 """
 
 
@@ -101,28 +105,31 @@ def main() -> None:
         print(f"made in {time.perf_counter() - began:.0f} s: {size:.0f} MB of logs, {REQUESTS:,} requests,")
         print(f"{REQUESTS * CHUNKS:,} chunks, {DAY_S * PROGRESS_HZ:,} progress events, {DAY_S:,} samples of 8 GPUs")
         _measure(folder, "logs only")
-        seconds, memory = _run(folder, _WRITE)
+        seconds, cpu, memory = _run(folder, _WRITE)
         small = sum(p.stat().st_size for p in folder.glob("*.parquet")) / 1e6
-        print(f"Parquet written in {seconds:.0f} s, peak {memory:.0f} MB of memory: {small:.0f} MB")
+        print(
+            f"Parquet written in {seconds:.0f} s ({cpu:.0f} s of CPU), peak {memory:.0f} MB of memory: {small:.0f} MB"
+        )
         _measure(folder, "with Parquet")
     finally:
         shutil.rmtree(root)
 
 
 def _measure(folder: Path, state: str) -> None:
-    print(f"{state:40}  seconds (median of {RUNS})   peak MB")
+    print(f"{state:40} wall s: best  median   CPU s   peak MB   ({RUNS} runs)")
     for name, look in _LOOKS.items():
         runs = [_run(folder, look) for _ in range(RUNS)]
-        seconds, memory = statistics.median(r[0] for r in runs), max(r[1] for r in runs)
-        print(f"  {name:40} {seconds:8.2f}              {memory:8.0f}")
+        wall = [r[0] for r in runs]
+        cpu, memory = min(r[1] for r in runs), max(r[2] for r in runs)
+        print(f"  {name:40} {min(wall):10.2f} {statistics.median(wall):7.2f} {cpu:7.2f} {memory:9.0f}")
 
 
-def _run(folder: Path, look: str) -> tuple[float, float]:
+def _run(folder: Path, look: str) -> tuple[float, float, float]:
     done = subprocess.run(
         [sys.executable, "-c", _CHILD.format(look=look), str(folder)], capture_output=True, text=True, check=True
     )
-    seconds, memory = done.stdout.split()
-    return float(seconds), float(memory)
+    seconds, cpu, memory = done.stdout.split()
+    return float(seconds), float(cpu), float(memory)
 
 
 def make_session(root: Path) -> Path:

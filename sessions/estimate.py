@@ -84,7 +84,7 @@ def remaining_s(state: SessionState) -> float | None:
     Cells by those measured so far at the same place (or near it), restarts by those of this session or remembered
     ones. Evals are not counted.
     """
-    if state.status != "running":
+    if state.status != "running" or not state.cells:
         return None
     seen = Seen.of(_cell_seconds(state))
     left = [c for c in state.cells.values() if c.status in ("waiting", "running")]

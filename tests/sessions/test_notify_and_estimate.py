@@ -92,6 +92,7 @@ def test_what_remains_is_estimated_from_what_was_seen(tmp_path: Path) -> None:
 
 def test_nothing_is_estimated_of_nothing(tmp_path: Path) -> None:
     events = read_events(make_session(tmp_path, repeats=1)).events
+    assert remaining_s(SessionState()) is None
     begun = reduce_all(events[:1])
     assert remaining_s(begun) is None
     assert remaining_s(replace(begun, cell_s_expected=10.0)) == 12 * 10.0 + 3 * 12.0
