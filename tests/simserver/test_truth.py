@@ -69,6 +69,35 @@ def test_acceptance_is_a_ratio_of_sums_and_equals_the_streams_own_details(tree_s
     assert sums["outcomes"] == {"ok": 4}
 
 
+def acceptance(tmp_path: Path, flags: str, prompts: list[str]) -> float:
+    with running(tmp_path, "--speculative-algorithm", "DFLASH", "--sim-speed", "50", *flags.split()) as sim:
+        for index, prompt in enumerate(prompts):
+            sim.stream(prompt, max_tokens=400, ignore_eos=True, rid=f"a-{index}")
+        return float(sim.truth("prefix=a-")["sums"]["acceptance_length"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "prompt", "published"),
+    [
+        ("", "Write a Python function f{}(x).", 5.3),
+        ("", "What should I cook tonight, idea {}?", 3.7),
+        ("--sim-profile qwen3-8b", "Solve the equation {}x = 4 and prove it.", 7.79),
+    ],
+)
+def test_acceptance_through_the_server_is_the_published_one(
+    tmp_path: Path, flags: str, prompt: str, published: float
+) -> None:
+    prompts = [prompt.format(index) for index in range(16)]
+    assert acceptance(tmp_path, flags, prompts) == pytest.approx(published, rel=0.12)
+
+
+def test_a_long_context_without_a_window_accepts_less(tmp_path: Path) -> None:
+    prompts = [f"{index} {'word ' * 8000}\n\nWrite a Python function f(x)." for index in range(8)]
+    with_window = acceptance(tmp_path, "--speculative-draft-window-size 2048", prompts)
+    assert acceptance(tmp_path, "", prompts) < 0.85 * with_window
+    assert acceptance(tmp_path, "--speculative-draft-window-size 512", prompts) < 0.95 * with_window
+
+
 def test_prompts_that_differ_at_their_start_only_have_their_own_luck(tree_server: Sim) -> None:
     tail = "word " * 1500 + "Write a Python function fib(n)."
     for index in range(3):
