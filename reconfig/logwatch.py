@@ -33,6 +33,7 @@ _DECISIVE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _FATAL = re.compile(r"^(?:\[[^\]]*\]\s*)?(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))\b:?\s*(.*)")
+_SOURCE = re.compile(r"\s{4,}|\s+File \"")  # a traceback quotes the source line that raises
 _NOISE = re.compile(r"CancelledError|KeyboardInterrupt|Received sig|BrokenPipe|EOFError|ConnectionReset")
 _PERCENT = re.compile(r"(\d{1,3})%")
 _LOADING = re.compile(r"(?i)load")
@@ -131,7 +132,7 @@ class LogWatch:
             self.phase, self.share = "weights loaded", None
 
     def _cause(self, text: str) -> None:
-        if self.cause is not None and self.cause.decisive:
+        if (self.cause is not None and self.cause.decisive) or _SOURCE.match(text):
             return
         for kind, pattern in _DECISIVE:
             if pattern.search(text):

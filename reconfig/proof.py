@@ -210,7 +210,7 @@ class Prover:
 
 def probe_request(limit_s: float) -> GenerationRequest:
     """A short generation with a prompt that no cache has seen."""
-    words = " ".join(secrets.choice(_WORDS) for _ in range(6))
+    words = " ".join(secrets.SystemRandom().sample(_WORDS, 5))
     tag = secrets.token_hex(6)
     return GenerationRequest(
         rid=f"probe-{tag}",

@@ -90,6 +90,17 @@ def test_the_first_fatal_line_is_the_cause_and_what_dying_parents_say_is_noise()
     assert seen.cause.kind == "oom"
 
 
+def test_the_source_lines_of_a_traceback_are_not_the_message() -> None:
+    seen = watch(
+        "Traceback (most recent call last):",
+        '  File "/x/speculative/spec_info.py", line 65, in from_string',
+        '    raise ValueError(f"Unknown speculative algorithm name: {name}")',
+        "ValueError: Unknown speculative algorithm name: MARVEL",
+    )
+    assert seen.cause is not None
+    assert seen.cause.words.endswith("name: MARVEL")
+
+
 def test_the_tail_keeps_the_last_forty_lines_with_one_line_a_bar() -> None:
     seen = LogWatch()
     for number in range(100):
