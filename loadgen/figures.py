@@ -30,6 +30,7 @@ class MarkKind(StrEnum):
     DIVERGED = "diverged"
     FEW_SAMPLES = "few-samples"
     GPU_LOST = "gpu-lost"
+    GRAPH_MISSED = "graph-missed"
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -292,6 +292,20 @@ def tau_drop(cell: CellFigures, smaller: CellFigures) -> Mark | None:
     )
 
 
+def graph_missed(batch: int) -> Mark:
+    """The server decoded without its captured graphs in this cell, though it has them for other batch sizes.
+
+    Args:
+        batch: the largest batch that ran without one.
+    """
+    return Mark(
+        kind=MarkKind.GRAPH_MISSED,
+        reason=f"the server decoded without a captured graph at {batch} running requests: the graphs were captured for "
+        "other batch sizes, so this is not its speed",
+        value=float(batch),
+    )
+
+
 def not_in_effect(setting: str, asked: str, found: str) -> Mark:
     """A preset's setting is not what the server runs with, so nothing was measured."""
     return Mark(

@@ -63,6 +63,7 @@ class SavedText(msgspec.Struct, frozen=True, kw_only=True):
     content: str = ""
     reasoning_content: str = ""
     finish_reason: str | None = None
+    n_out: int | None = None
 
 
 class LineFile:

@@ -83,6 +83,7 @@ MARK_LETTERS: dict[MarkKind, str] = {
     MarkKind.SHORT_STEADY: "S",
     MarkKind.COLD: "C",
     MarkKind.GPU_LOST: "G",
+    MarkKind.GRAPH_MISSED: "B",
     MarkKind.FEW_SAMPLES: "F",
 }
 """The letter beside a figure for each reason to doubt it, the gravest first; Enter gives the reason."""

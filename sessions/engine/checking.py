@@ -144,6 +144,7 @@ class Checking:
                 content=done.content,
                 reasoning_content=done.reasoning,
                 finish_reason=done.record.finish_reason,
+                n_out=done.record.n_out,
             )
         )
 
@@ -165,6 +166,7 @@ class Checking:
                 content=done.content,
                 reasoning_content=done.reasoning,
                 finish_reason=done.record.finish_reason,
+                n_out=done.record.n_out,
             )
         )
 
@@ -187,7 +189,9 @@ def reference_texts(folder: Path, state: SessionState) -> dict[int, GreedyText]:
         return {}
     texts = iter_decoded(folder / TEXTS_FILE, Decoder.of(SavedText), Notes(TEXTS_FILE))
     return {
-        text.sample: GreedyText(text="\n".join(part for part in (text.reasoning_content, text.content) if part))
+        text.sample: GreedyText(
+            text="\n".join(part for part in (text.reasoning_content, text.content) if part), tokens=text.n_out
+        )
         for text in texts
         if text.purpose == "lossless" and text.preset == state.reference
     }

@@ -16,6 +16,7 @@ import msgspec
 from loadgen.errors import CellError, TargetError, WorkerLost
 from loadgen.figures import CellFigures, GoodputLimits
 from loadgen.lag import LagWatcher
+from loadgen.marks import graph_missed
 from loadgen.measure import measure_cell
 from loadgen.phases import steady_window
 from loadgen.pool import WorkerPool
@@ -192,6 +193,8 @@ class Measuring:
         )
         client = msgspec.structs.replace(figures.client, engine_lag_p99_s=self._lag.lag_s(0.99))
         figures = msgspec.structs.replace(figures, client=client)
+        if (batch := self._watch.graph_missed(*span)) is not None:
+            figures = msgspec.structs.replace(figures, marks=(*figures.marks, graph_missed(batch)))
         requests_s = max((r.t for r in records), default=span[1]) - min((r.t_send for r in records), default=span[0])
         self._end(cell, run, "measured", "", records, began, figures, requests_s)
         return True

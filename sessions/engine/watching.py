@@ -10,6 +10,7 @@ from collections import deque
 
 import msgspec
 
+from loadgen.decode_log import BatchLine, read_batch_line
 from loadgen.figures import GpuWindow, ServerWindow
 from reconfig.restart import GpuMemory
 from sessions.events import GpusSampled, IdlePowerMeasured, Said, ServerLogged, ServerSampled
@@ -27,6 +28,7 @@ GAUGES_LIMIT_S = 1.0
 LOG_INTERVAL_S = 0.25
 LOG_LINES_MOST = 40
 SAMPLES_KEPT = 7200
+BATCHES_KEPT = 2000
 RELEASED_SHARE = 0.05
 """A GPU with less of its memory in use than this has been given back by the server."""
 
@@ -62,6 +64,7 @@ class Watch:
         self._gauging = asyncio.Lock()
         self._log_lines: list[str] = []
         self._log_left_out = 0
+        self._batches: deque[tuple[float, BatchLine]] = deque(maxlen=BATCHES_KEPT)
         self._poller = (
             None if source is None else Poller(source, self._deliver, clock=recorder.now, interval_s=interval_s)
         )
@@ -110,6 +113,8 @@ class Watch:
             line: the text.
             replaces: it redraws the line before it (a progress bar).
         """
+        if (batch := read_batch_line(line)) is not None and batch.kind == "decode":
+            self._batches.append((self._recorder.now(), batch))
         if replaces and self._log_lines:
             self._log_lines[-1] = line
             return
@@ -134,6 +139,23 @@ class Watch:
         """Returns the server's own view of a window; counter deltas over the whole cell."""
         facts = server_window(list(self.server), start, end, cell_start, cell_end)
         return None if facts is None else msgspec.convert(msgspec.structs.asdict(facts), ServerWindow)
+
+    def graph_missed(self, start: float, end: float) -> int | None:
+        """Tells whether the server decoded without its captured graphs in a cell, though it uses them elsewhere.
+
+        Args:
+            start: of the cell, in session seconds.
+            end: of the cell.
+
+        Returns:
+            The largest batch that ran without a graph, where most decode reports of the cell did; else `None`.
+        """
+        told = [(t, batch) for t, batch in self._batches if batch.graph is not None]
+        inside = [batch for t, batch in told if start <= t <= end]
+        without = [batch.running or 0 for batch in inside if not batch.graph]
+        if not without or 2 * len(without) <= len(inside) or not any(batch.graph for _, batch in told):
+            return None
+        return max(without)
 
     async def gpu_memory(self) -> GpuMemory:
         """Tells whether the server's GPUs have given their memory back, from a reading taken now."""

@@ -32,6 +32,7 @@ MARK_WORDS: dict[MarkKind, str] = {
     MarkKind.SHORT_STEADY: "the steady window is short",
     MarkKind.COLD: "the first request was far slower than the others",
     MarkKind.GPU_LOST: "a GPU could not be read",
+    MarkKind.GRAPH_MISSED: "decoded without a captured graph",
     MarkKind.FEW_SAMPLES: "few requests: p99 is the maximum",
 }
 
