@@ -32,6 +32,10 @@ ROLES = (
 """Every role there is, beside "" for plain text."""
 
 
+_SEEN_ON_TEXT_ONLY = frozenset({"", *ROLES}) - {"cursor", "key", "sim", "picked"}
+"""Roles whose look does not show on a blank."""
+
+
 class Span(NamedTuple):
     """A piece of a line: text of one role."""
 
@@ -69,6 +73,17 @@ def fit(of: Line, cells: int, glyphs: Glyphs = UTF8) -> Line:
         break
     if room > 0:
         out.append(Span(" " * room))
+    return tuple(out)
+
+
+def merged(of: Line) -> Line:
+    """Returns a line with neighbouring spans of one role made one; blanks take their neighbour's role where alike."""
+    out: list[Span] = []
+    for span in of:
+        if out and (out[-1].role == span.role or (span.text.isspace() and out[-1].role in _SEEN_ON_TEXT_ONLY)):
+            out[-1] = Span(out[-1].text + span.text, out[-1].role)
+        else:
+            out.append(span)
     return tuple(out)
 
 

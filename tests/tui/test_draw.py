@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.draw import Span, changed, fit, line, line_width, sides, text_of, title
+from tui.draw import Span, changed, fit, line, line_width, merged, sides, text_of, title
 from tui.glyphs import ASCII, BLOCKS, UTF8
 from tui.graph import area, bar, by_time, heat, progress
 
@@ -85,3 +85,9 @@ def test_a_graph_over_time_moves_only_when_a_point_is_full() -> None:
 def test_a_reading_holds_for_a_moment_and_no_longer() -> None:
     assert by_time([0.0, 9.0], [1.0, 2.0], 10.0, 10) == [1.0, 1.0, 1.0, None, None, None, None, None, None, 2.0]
     assert by_time([], [], 10.0, 3) == [None, None, None]
+
+
+def test_neighbours_of_one_look_become_one_piece() -> None:
+    parts = line(Span("▁", "heat1"), Span("  168", "heat1"), Span("   ", "warn"), Span("x", "cursor"), Span(" ", ""))
+    assert merged(parts) == (Span("▁  168   ", "heat1"), Span("x", "cursor"), Span(" ", ""))
+    assert text_of([merged(parts)]) == text_of([parts])

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.draw import ROLES, Line, changed, fit
+from tui.draw import ROLES, Line, changed, fit, merged
 from tui.glyphs import UTF8, Glyphs
 
 Draw = Callable[[int, int], Sequence[Line]]
@@ -59,7 +59,7 @@ class Panel(Widget):
         if cells <= 0 or rows <= 0 or not self.display:
             return
         drawn = list(self._draw(cells, rows))[:rows] if self._draw is not None else []
-        fitted = [fit(row, cells, self.glyphs) for row in drawn]
+        fitted = [merged(fit(row, cells, self.glyphs)) for row in drawn]
         fitted.extend([fit((), cells)] * (rows - len(fitted)))
         before, self._lines = self._lines, fitted
         if len(before) != rows:

@@ -1,0 +1,193 @@
+"""What the screens cost: bytes through a terminal, CPU, the time from a key to its repaint, the first paint.
+
+The screens run in a process of their own on a pseudo terminal, fed by a scripted sweep of 16 cells in the shape of a
+real one: 4 states a second, GPUs once a second, cells that end. `python -m benchmarks.terminal screen idle|busy` is
+that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import select
+import statistics
+import struct
+import sys
+import termios
+import time
+from collections.abc import AsyncIterator
+
+import psutil
+
+SIZES = ((120, 40), (80, 24))
+SECONDS = 12.0
+KEYS = 40
+SETTLE_S = 3.0
+LIMITS = {"idle": 100.0, "busy": 20_000.0}
+CPU_LIMIT, KEY_LIMIT_MS, PAINT_LIMIT_S = 6.0, 50.0, 1.0
+_NAMES = re.compile(rb"tok/s|t/s user|TTFT p50|TTFT p99|accept|J/token|% vs ref")
+
+
+class Sweep:
+    """A source: a finished sweep that says nothing, or one that measures, four states a second."""
+
+    live = True
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    async def states(self) -> AsyncIterator[object]:
+        """Yields the states."""
+        from sessions.reduce import reduce, reduce_all
+        from tests.tui import scripted as s
+
+        if self.kind == "idle":
+            yield reduce_all(s.finished())
+            await asyncio.Event().wait()
+        state = reduce_all(s.mid_sweep())
+        names = list(state.presets)[2:]
+        cells = [s.key(n, c, k) for n in names for c in s.CONTEXTS for k in s.CONCURRENCIES]
+        tick = 0
+        while True:
+            cell = cells[tick // 8 % len(cells)]
+            t = state.t + 0.25
+            if tick % 8 == 0:
+                state = reduce(state, s.ev.PhaseChanged(t=t, phase="measuring", preset=cell.preset, cell=cell))
+                state = reduce(state, s.ev.CellStarted(t=t, cell=cell, run=cell.text))
+            if tick % 4 == 0:
+                state = reduce(reduce(state, s.gpus(t, load=0.8 + tick % 9 / 50)), s.server(t, waiting=tick % 3))
+            if tick % 8 == 7:
+                for event in s.measured(cell, t)[2:]:
+                    state = reduce(state, event)
+            else:
+                rate = 1500.0 + tick * 37 % 211
+                state = reduce(state, s.progressed(cell, t, tick % 8 / 8, rate))
+                state = reduce(state, s.decode_log(t, 1))
+            yield state
+            tick += 1
+            await asyncio.sleep(0.25)
+
+    async def command(self, command: object) -> object:
+        """Takes nothing."""
+        raise NotImplementedError(command)
+
+    async def close(self) -> None:
+        """Has nothing to give back."""
+
+
+class Screen:
+    """The screens' process on a pseudo terminal."""
+
+    def __init__(self, kind: str, size: tuple[int, int]) -> None:
+        columns, rows = size
+        self.started = time.perf_counter()
+        pid, self.fd = pty.fork()
+        if pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+            env["SSH_CONNECTION"] = "127.0.0.1 1 127.0.0.1 22"
+            for name in ("NO_COLOR", "TMUX", "LC_ALL", "TEXTUAL_COLOR_SYSTEM"):
+                env.pop(name, None)
+            os.execve(sys.executable, [sys.executable, "-m", "benchmarks.terminal", "screen", kind], env)
+        self.process = psutil.Process(pid)
+
+    def read(self, seconds: float, until: re.Pattern[bytes] | None = None) -> bytes:
+        """Reads what is drawn for a time, or until a pattern was drawn."""
+        out = b""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            ready, _, _ = select.select([self.fd], [], [], left)
+            if ready:
+                try:
+                    out += os.read(self.fd, 65536)
+                except OSError:  # the process is gone, and with it the terminal's other end
+                    break
+                if until is not None and until.search(out):
+                    break
+        return out
+
+    def press(self, key: bytes) -> float | None:
+        """Presses a key that changes the figure of the matrix; returns the seconds to its repaint."""
+        begin = time.perf_counter()
+        os.write(self.fd, key)
+        drawn = self.read(2.0, _NAMES)
+        return time.perf_counter() - begin if _NAMES.search(drawn) else None
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.process.terminate()
+        self.read(0.5)
+        try:
+            self.process.wait(10)
+        except psutil.TimeoutExpired:
+            self.process.kill()
+        os.close(self.fd)
+
+
+def measure(kind: str, size: tuple[int, int]) -> dict[str, float]:
+    """Returns the figures of one run."""
+    screen = Screen(kind, size)
+    try:
+        drawn = screen.read(20.0, re.compile(rb"tok/s"))
+        assert b"tok/s" in drawn, drawn[-2000:]
+        paint = time.perf_counter() - screen.started
+        screen.read(SETTLE_S)
+        before = screen.process.cpu_times()
+        begin = time.perf_counter()
+        sent = len(screen.read(SECONDS))
+        wall = time.perf_counter() - begin
+        after = screen.process.cpu_times()
+        took: list[float] = []
+        for _ in range(KEYS):
+            if (seconds := screen.press(b"m")) is not None:
+                took.append(seconds * 1000)
+            screen.read(0.06)
+    finally:
+        screen.close()
+    took.sort()
+    return {
+        "bytes_s": sent / wall,
+        "cpu": (after.user + after.system - before.user - before.system) / wall * 100,
+        "key_p50_ms": statistics.median(took),
+        "key_p95_ms": took[max(0, int(len(took) * 0.95) - 1)],
+        "keys": float(len(took)),
+        "paint_s": paint,
+    }
+
+
+def main() -> None:
+    """Prints a line a run, and what was held."""
+    print(f"{'screen':<16}{'bytes/s':>10}{'CPU %':>8}{'key p50 ms':>12}{'key p95 ms':>12}{'first paint s':>15}")
+    held = True
+    for kind in ("idle", "busy"):
+        for size in SIZES:
+            f = measure(kind, size)
+            name = f"{kind} {size[0]}x{size[1]}"
+            print(
+                f"{name:<16}{f['bytes_s']:>10.0f}{f['cpu']:>8.1f}{f['key_p50_ms']:>12.1f}{f['key_p95_ms']:>12.1f}"
+                f"{f['paint_s']:>15.2f}"
+            )
+            held &= f["bytes_s"] <= LIMITS[kind] and f["cpu"] <= CPU_LIMIT and f["key_p95_ms"] <= KEY_LIMIT_MS
+            held &= f["paint_s"] <= PAINT_LIMIT_S
+    load = os.getloadavg()[0]
+    print(
+        f"limits: idle 100 B/s, busy 20 kB/s, CPU 6 %, key p95 50 ms, first paint 1 s: {'held' if held else 'NOT held'}"
+    )
+    print(f"the machine's load meanwhile: {load:.1f} on {os.cpu_count()} cores")
+
+
+def show(kind: str) -> None:
+    """Is the screens' process."""
+    from tui.app import run_app
+
+    run_app(Sweep(kind))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["screen"]:
+        show(sys.argv[2])
+    else:
+        main()
