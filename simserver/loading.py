@@ -80,6 +80,11 @@ def load(settings: Settings, log: ServerLog) -> tuple[Gpus, dict[str, Any]] | No
         "cuda_graph": {phase: 0.1 * total if "decode" in phase else 0.0 for phase in phases},
         "tokenizer_e2e": time.monotonic() - began,
     }
+    graph_times = ", ".join(f"{phase}={seconds:.2f}" for phase, seconds in times["cuda_graph"].items())
+    log.line(
+        f"Engine startup timings (s): load_weight={loaded:.2f}, kv_cache_allocation={times['kv_cache_allocation']:.2f}, "
+        f"scheduler_e2e={whole:.2f}, cuda_graph={{{graph_times}}}, tokenizer_e2e={times['tokenizer_e2e']:.2f}"
+    )
     return gpus, times
 
 
@@ -100,6 +105,7 @@ def _draft_lines(settings: Settings, log: ServerLog) -> None:
         "noise_embed_scale=None",
         scheduler=True,
     )
+    log.line("DFLASH fused KV materialization enabled. n_layers=6, num_kv_heads=8, head_dim=128", scheduler=True)
     if block != settings.profile.block_size:
         log.line(
             f"DFLASH block size mismatch: using speculative_num_draft_tokens={block} but draft config "

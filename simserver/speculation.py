@@ -108,6 +108,7 @@ def _resolve_tree(
         args["speculative_eagle_topk"] = 1
         notes.append("Overlap scheduler is disabled when using DDTREE speculative decoding.")
     else:
+        notes.append("Overlap scheduler is disabled when using DFLASH speculative decoding with tree verification.")
         args["speculative_eagle_topk"] = options["speculative_eagle_topk"] or 1
         args["speculative_num_draft_tokens"] = asked or profile.block_size
     args["speculative_dflash_block_size"] = block or profile.block_size
