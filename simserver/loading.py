@@ -83,7 +83,8 @@ def load(settings: Settings, log: ServerLog) -> tuple[Gpus, dict[str, Any]] | No
     graph_times = ", ".join(f"{phase}={seconds:.2f}" for phase, seconds in times["cuda_graph"].items())
     log.line(
         f"Engine startup timings (s): load_weight={loaded:.2f}, "
-        f"kv_cache_allocation={times['kv_cache_allocation']:.2f}, scheduler_e2e={whole:.2f}, cuda_graph={{{graph_times}}}, tokenizer_e2e={times['tokenizer_e2e']:.2f}"
+        f"kv_cache_allocation={times['kv_cache_allocation']:.2f}, scheduler_e2e={whole:.2f}, "
+        f"cuda_graph={{{graph_times}}}, tokenizer_e2e={times['tokenizer_e2e']:.2f}"
     )
     return gpus, times
 
