@@ -17,6 +17,7 @@ class LoadView:
     Attributes:
         waiting_uncached: prompt tokens in the queue that nothing was computed for yet.
         used: KV cache tokens that running requests hold, of `capacity`.
+        captured: a decode graph was captured for a batch of this size.
     """
 
     running: int
@@ -24,6 +25,7 @@ class LoadView:
     waiting_uncached: int
     used: int
     capacity: int
+    captured: bool
 
     @property
     def usage(self) -> float:
@@ -84,6 +86,7 @@ class BatchReport:
         self._show(view)
         self._log.line(
             f"Decode batch, #running-req: {view.running}, #token: {view.used}, token usage: {view.usage:.2f}, "
-            f"{acceptance}cuda graph: True, gen throughput (token/s): {throughput:.2f}, #queue-req: {view.waiting}",
+            f"{acceptance}cuda graph: {view.captured}, gen throughput (token/s): {throughput:.2f}, "
+            f"#queue-req: {view.waiting}",
             scheduler=True,
         )

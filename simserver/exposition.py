@@ -136,6 +136,7 @@ def _constants(page: _Page, server: Server, base: dict[str, str], rank: dict[str
 
 def _gauges(page: _Page, server: Server, rank: dict[str, str]) -> None:
     counters, scheduler = server.counters, server.scheduler
+    graph = bool(scheduler.running) and scheduler.load_view().captured
     gauges: list[tuple[str, str, float]] = [
         ("num_running_reqs", "The number of running requests.", counters.shown_running),
         ("num_queue_reqs", "The number of requests in the waiting queue.", counters.shown_waiting),
@@ -155,7 +156,7 @@ def _gauges(page: _Page, server: Server, rank: dict[str, str]) -> None:
         ("spec_num_draft_tokens", "Configured draft tokens.", server.settings.draft_tokens),
         ("utilization", "The utilization.", 0),
         ("new_token_ratio", "The new token ratio.", 0.7),
-        ("is_cuda_graph", "Whether the batch is using CUDA graph.", 1.0 if scheduler.running else 0.0),
+        ("is_cuda_graph", "Whether the batch is using CUDA graph.", 1.0 if graph else 0.0),
     ]
     for name, words, value in gauges:
         page.head(name, "gauge", words)

@@ -44,6 +44,7 @@ KINDS: dict[str, FaultKind] = {
     "cold-start": FaultKind(6.0, "the first request after the start takes so many seconds more"),
     "no-spec-details": FaultKind(None, "no acceptance figures per request, as in older builds"),
     "small-batch": FaultKind(4.0, "at most so many requests run at once, whatever the settings say"),
+    "graph-batch": FaultKind(4.0, "steps of more requests than this run without a captured graph, 50 % slower"),
     "reject-drafts": FaultKind(None, "the target refuses every draft: one token a step"),
     "server-error": FaultKind(0.5, "this share of requests is refused with HTTP 503", share=True),
 }

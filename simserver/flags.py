@@ -25,6 +25,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "pp_size": ("--pipeline-parallel-size", "--pp"),
     "dp_size": ("--data-parallel-size", "--dp"),
     "ep_size": ("--expert-parallel-size", "--ep"),
+    "cuda_graph_max_bs_decode": ("--cuda-graph-max-bs",),
     "speculative_draft_model_path": ("--speculative-draft-model",),
     "speculative_draft_window_size": ("--speculative-dflash-draft-window-size",),
 }

@@ -48,7 +48,9 @@ def server_info(server: Server) -> dict[str, Any]:
         "effective_max_running_requests_per_dp": server.scheduler.max_running,
         "last_gen_throughput": round(server.counters.last_throughput, 2),
         "memory_usage": memory_usage(server),
-        "decode_cuda_graph_bs": [1, 2, 4, 8, 12, 16, 24, 32, 40, 48],
+        "decode_cuda_graph_bs": [
+            size for size in range(1, server.scheduler.graph_limit + 1) if size < 9 or not size % 8
+        ],
         "decode_cuda_graph_memory_gb": round(settings.profile.gpu.graphs_bytes / 2**30, 3),
     }
     lifetime = server.counters.lifetime_accept_length

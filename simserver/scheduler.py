@@ -30,6 +30,7 @@ _FIRST_PREFILLS_MS = (450.0, 180.0, 60.0)
 _FIRST_STEPS = 24
 _AFTER_FLUSH_MS = 60.0
 _JITTER = 0.02
+_WITHOUT_GRAPH = 1.5
 
 
 class Scheduler:
@@ -47,6 +48,7 @@ class Scheduler:
         self._truth = truth
         self.capacity = capacity
         self.max_running = int(settings.args["max_running_requests"] or 256)
+        self.graph_limit = int(settings.args["cuda_graph_max_bs_decode"] or self.max_running)
         self.cache = PrefixCache(capacity if not settings.args["disable_radix_cache"] else 0)
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
@@ -188,9 +190,16 @@ class Scheduler:
         total = sum(contexts)
         seen = total if window is None else sum(min(context, window) for context in contexts)
         seconds = decode_seconds(self._cost, self._settings.verification, len(running), total, seen)
+        if not self._captured():
+            seconds *= _WITHOUT_GRAPH
         if self._steps_done < _FIRST_STEPS:
             seconds *= 1.0 + 1.5 * (1.0 - self._steps_done / _FIRST_STEPS)
         return seconds
+
+    def _captured(self) -> bool:
+        """Whether a decode graph was captured for a batch of the running size."""
+        limit = self._settings.faults.number("graph-batch")
+        return len(self.running) <= (self.graph_limit if limit is None else limit)
 
     def _draft(self) -> None:
         """Draws what the step under way will accept, so that its end has nothing left to do but write."""
@@ -344,4 +353,5 @@ class Scheduler:
             waiting_uncached=sum(job.prompt_length - job.prefilled for job in self.waiting),
             used=sum(job.context for job in self.running),
             capacity=self.capacity,
+            captured=self._captured(),
         )

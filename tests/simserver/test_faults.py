@@ -148,6 +148,33 @@ def test_small_batch_runs_fewer_than_the_settings_say(tmp_path: Path) -> None:
         assert sim.get("/server_info")["internal_states"][0]["effective_max_running_requests_per_dp"] == 256
 
 
+def test_batches_larger_than_the_captured_graphs_say_so_and_are_slower(tmp_path: Path) -> None:
+    def stories(sim: Sim, count: int) -> None:
+        body = {"max_tokens": 400, "ignore_eos": True, "stream": True}
+        with contextlib.ExitStack() as stack:
+            socks = [
+                stack.enter_context(
+                    sim.open(
+                        "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": f"{n}"}], **body}
+                    )
+                )
+                for n in range(count)
+            ]
+            for sock in socks:
+                while sock.recv(65536):
+                    pass
+
+    with running(tmp_path, "--cuda-graph-max-bs-decode", "2", "--sim-speed", "20") as sim:
+        assert sim.get("/server_info")["internal_states"][0]["decode_cuda_graph_bs"] == [1, 2]
+        stories(sim, 2)
+        assert "#running-req: 2" in sim.log
+        assert "cuda graph: False, gen throughput" not in sim.log
+        stories(sim, 3)
+        lines = [line for line in sim.log.splitlines() if "Decode batch, #running-req: 3" in line]
+        assert lines
+        assert all("cuda graph: False" in line for line in lines)
+
+
 def test_server_error_refuses_a_share_of_requests(faulty: Sim) -> None:
     faulty.fault(set="server-error=1")
     answer = faulty.stream("Hi", max_tokens=4)
