@@ -10,6 +10,11 @@ _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of a braille cell's left and right column, from the bottom up."""
 
 
+_BRAILLE = [
+    [chr(0x2800 + sum(_DOTS[0][:left]) + sum(_DOTS[1][:right])) if left or right else " " for right in range(5)]
+    for left in range(5)
+]
+"""The sign for a height (0 to 4) in the left and in the right column of a cell."""
 HOLD_S = 2.5
 """Seconds for which a reading stands for those that did not come."""
 
@@ -77,23 +82,23 @@ def area(
     if highest <= 0:
         highest = 1.0
     steps = 4 if glyphs.braille else len(glyphs.columns)
-    heights = [
-        None if v is None else max(1 if v > 0 else 0, min(rows * steps, round(v / highest * rows * steps)))
-        for v in points
-    ]
+    full = rows * steps
+    heights = [0 if v is None else max(1 if v > 0 else 0, min(full, round(v / highest * full))) for v in points]
+    if not glyphs.braille:
+        return [
+            "".join(_column(height - floor, glyphs.columns) for height in heights)
+            for floor in range(full - steps, -1, -steps)
+        ]
     out: list[str] = []
-    for row in range(rows):
-        floor = (rows - 1 - row) * steps
-        chars: list[str] = []
-        for cell in range(cells):
-            levels = [max(0, min(steps, (heights[cell * per_cell + i] or 0) - floor)) for i in range(per_cell)]
-            if glyphs.braille:
-                bits = sum(sum(_DOTS[i][:level]) for i, level in enumerate(levels))
-                chars.append(chr(0x2800 + bits) if bits else " ")
-            else:
-                chars.append(glyphs.columns[levels[0] - 1] if levels[0] else " ")
-        out.append("".join(chars))
+    for floor in range(full - steps, -1, -steps):
+        levels = [0 if h <= floor else min(4, h - floor) for h in heights]
+        pairs = zip(levels[::2], levels[1::2], strict=True)
+        out.append("".join(_BRAILLE[left][right] for left, right in pairs))
     return out
+
+
+def _column(level: int, signs: str) -> str:
+    return signs[min(level, len(signs)) - 1] if level > 0 else " "
 
 
 def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:

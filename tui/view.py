@@ -6,6 +6,7 @@ A view never changes a session. `Facts` is what every drawing function gets: the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sessions.events import CellKey
 from sessions.state import CellState, PresetState, SessionState
@@ -62,7 +63,7 @@ class Facts:
     now_t: float = 0.0
     left_s: float | None = None
 
-    @property
+    @cached_property
     def preset(self) -> PresetState | None:
         """The preset that is shown."""
         presets = self.state.presets
@@ -72,17 +73,17 @@ class Facts:
         with_cells = [p for p in presets.values() if p.status != "waiting"]
         return with_cells[-1] if with_cells else next(iter(presets.values()), None)
 
-    @property
+    @cached_property
     def preset_name(self) -> str:
         """The shown preset's name, or nothing."""
         return self.preset.preset.name if self.preset else ""
 
-    @property
+    @cached_property
     def running(self) -> CellState | None:
         """The cell that is running."""
         return self.state.cells.get(self.state.current_cell or "")
 
-    @property
+    @cached_property
     def point(self) -> tuple[int, int] | None:
         """Context and concurrency of the focused cell."""
         contexts, concurrencies = self.state.contexts, self.state.concurrencies
@@ -100,13 +101,13 @@ class Facts:
             return last.context, last.concurrency
         return contexts[0], concurrencies[0]
 
-    @property
+    @cached_property
     def temperature(self) -> float:
         """The shown temperature."""
         temperatures = self.state.temperatures
         return temperatures[self.view.temperature % len(temperatures)] if temperatures else 0.0
 
-    @property
+    @cached_property
     def metric(self) -> Metric:
         """The shown figure."""
         return METRICS[self.view.metric % len(METRICS)]
