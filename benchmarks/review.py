@@ -1,8 +1,8 @@
 """Opens a very large session: a million requests (ten million chunks) and a day of events and 8-GPU samples.
 
-Prints wall time, CPU time and peak memory of a fresh process for each way of looking at it, before the session was ended
-cleanly (logs only) and after (Parquet beside them). On a busy machine the CPU time is the figure to read. The limits
-that are meant to hold: opened in under 2 s and under 1 GB.
+Prints wall time, CPU time and peak memory of a fresh process for each way of looking at it, before the session was
+ended cleanly (logs only) and after (Parquet beside them). On a busy machine the CPU time is the figure to read. The
+limits that are meant to hold: opened in under 2 s and under 1 GB.
 """
 
 from __future__ import annotations

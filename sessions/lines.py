@@ -23,9 +23,15 @@ from sessions.folder import printable
 
 EVENT_BEGINS = re.compile(rb'\{"kind":"[A-Z]')
 """Where a line of `events.jsonl` begins, also in the middle of a damaged one."""
+_MAYBE_BEGINS = b'{"kind":'
 _NOT_TO_GUESS = re.compile("figures|cell|preset|proof|summary|sample")
 """Parts of an event that are never changed to make it readable: the event is left out instead."""
 _MOST_REPAIRS = 20
+
+
+def holds_another(line: bytes) -> bool:
+    """Whether another event begins inside a line: two fused ones, or one after a part of another."""
+    return line.find(_MAYBE_BEGINS, 1) > 0 and EVENT_BEGINS.search(line, 1) is not None
 
 
 class Notes:

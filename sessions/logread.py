@@ -13,7 +13,7 @@ import msgspec
 from sessions.errors import NewerSchema, SessionError
 from sessions.events import AnyEvent, GpusSampled, ServerSampled
 from sessions.folder import EVENTS_FILE, read_info
-from sessions.lines import EVENT_BEGINS, Decoder, Notes, iter_decoded, numbered_lines
+from sessions.lines import Decoder, Notes, holds_another, iter_decoded, numbered_lines
 from sessions.log import GPUS_FILE, SERVER_FILE, lock_holder
 from sessions.reduce import reduce, reduce_all
 from sessions.state import GPU_HISTORY_KEPT, HISTORY_KEPT, SessionState
@@ -104,7 +104,7 @@ def _without_old_progress(folder: Path, notes: Notes) -> Iterator[AnyEvent]:
     points: deque[tuple[int, bytes]] = deque(maxlen=HISTORY_KEPT)
     for numbered in numbered_lines(folder / EVENTS_FILE, notes):
         line = numbered[1]
-        if not line.startswith(_PROGRESS) or EVENT_BEGINS.search(line, 1):
+        if not line.startswith(_PROGRESS) or holds_another(line):
             kept.append(numbered)
             continue
         newest = numbered

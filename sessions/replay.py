@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-import heapq
-import io
-import os
-import re
-from array import array
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Self
+from typing import Literal, Self
 
-import msgspec
+import numpy as np
 
 from sessions.commands import Command, Reply
-from sessions.events import AnyEvent, CellKey, CellStarted, GpusSampled, ServerSampled
-from sessions.folder import EVENTS_FILE
-from sessions.lines import Decoder, Notes, open_lines
-from sessions.log import GPUS_FILE, SERVER_FILE, lock_holder
+from sessions.events import AnyEvent, GpusSampled, ServerSampled
+from sessions.log import lock_holder
 from sessions.reduce import reduce
+from sessions.replay_index import EVENT, GPUS, PROGRESS, SERVER, CellBegun, Index
 from sessions.state import GPU_HISTORY_KEPT, HISTORY_KEPT, SessionState
 from telemetry.samples import GpuSample, ServerSample
 
@@ -32,78 +25,7 @@ SPEEDS = (1.0, 10.0, 100.0)
 TICK_S = 0.25
 _JUMP = 2_000
 """Lines; a longer way is not gone line by line: what no longer shows at its end is left out."""
-
-_EVENT, _PROGRESS, _GPUS, _SERVER = range(4)
-_KEPT = {_PROGRESS: 2 * HISTORY_KEPT, _GPUS: GPU_HISTORY_KEPT, _SERVER: 1}
-_T = re.compile(rb'"t":\s*(-?[0-9][0-9.eE+-]*)')
-_PROGRESS_BEGINS = b'{"kind":"CellProgressed"'
-_STARTED_BEGINS = b'{"kind":"CellStarted"'
-_FILES = ((EVENTS_FILE, _EVENT), (GPUS_FILE, _GPUS), (SERVER_FILE, _SERVER))
-
-
-class CellBegun(msgspec.Struct, frozen=True):
-    """Where in a session a cell's measuring began; an attempt again is another one."""
-
-    t: float
-    cell: CellKey
-
-
-class _File:
-    """One file of the log: its lines, as far as they are whole, and how far it was read."""
-
-    def __init__(self, path: Path, kind: int) -> None:
-        self.path = path
-        self.kind = kind
-        self.end = 0
-        self.last_t = 0.0
-        self.number = 0
-        self.lines: BinaryIO | None = None
-
-    def new_lines(self) -> Iterator[tuple[float, int, bytes]]:
-        """Yields (seconds, offset, line) of whole lines not seen before."""
-        if self.lines is None:
-            self.lines = open_lines(self.path, Notes(self.path.name))
-        if self.lines is None:
-            return
-        self.lines.seek(self.end)
-        while line := self.lines.readline():
-            if not line.endswith(b"\n") and not _whole(line):
-                return  # the future: read again when it is whole
-            at, self.end = self.end, self.end + len(line)
-            if not line.strip():
-                continue
-            if found := _T.search(line, 0, 400):
-                self.last_t = max(self.last_t, float(found[1]))
-            yield self.last_t, at, line
-
-    def replaced(self) -> bool:
-        """Whether another file stands in its place, or it became shorter than what was read of it."""
-        if not isinstance(self.lines, io.BufferedReader):
-            return False  # absent, or unpacked into memory
-        try:
-            there, mine = self.path.stat(), os.fstat(self.lines.fileno())
-        except OSError:
-            return False  # removed: what was open can still be read
-        return (there.st_ino, there.st_dev) != (mine.st_ino, mine.st_dev) or there.st_size < self.end
-
-    def read(self, at: int) -> bytes:
-        """Returns the line at an offset."""
-        assert self.lines is not None
-        self.lines.seek(at)
-        return self.lines.readline()
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self.lines is not None:
-            self.lines.close()
-
-
-def _whole(line: bytes) -> bool:
-    try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+_KEPT = {PROGRESS: 2 * HISTORY_KEPT, GPUS: GPU_HISTORY_KEPT, SERVER: 1}
 
 
 class Replay:
@@ -115,67 +37,45 @@ class Replay:
     Attributes:
         state: at the cursor.
         t: the cursor, seconds since the session's start.
-        cells: where cells began, in order.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._decoders = [Decoder.of(AnyEvent), Decoder.of(GpuSample), Decoder.of(ServerSample)]
-        self._notes = Notes(EVENTS_FILE)
         self._begin()
         self.extend()
 
     def _begin(self) -> None:
-        self._files = [_File(self._folder / name, kind) for name, kind in _FILES]
-        self._t = array("d")
-        self._file = array("b")
-        self._kind = array("b")
-        self._at = array("q")
+        self._index = Index(self._folder)
         self._next = 0
-        self.cells: list[CellBegun] = []
         self.state = SessionState()
         self.t = 0.0
 
     @property
+    def cells(self) -> list[CellBegun]:
+        """Where cells began, in order."""
+        return self._index.cells
+
+    @property
     def length_s(self) -> float:
         """Seconds from the session's start to the last line of its log."""
-        return self._t[-1] if self._t else 0.0
+        return float(self._index.t[-1]) if len(self._index) else 0.0
 
     @property
     def at_end(self) -> bool:
         """Whether nothing comes after the cursor."""
-        return self._next >= len(self._t)
+        return self._next >= len(self._index)
 
     def extend(self) -> bool:
         """Takes in what was written since; returns whether there was anything. A replaced log is begun anew."""
-        if any(file.replaced() for file in self._files):
+        if self._index.replaced():
             self.close()
             self._begin()
-        fresh = []
-        for index, file in enumerate(self._files):
-            fresh.append([self._entry(index, *found) for found in file.new_lines()])
-        before = len(self._t)
-        for t, index, kind, at in heapq.merge(*fresh):
-            self._t.append(max(t, self.length_s))
-            self._file.append(index)
-            self._kind.append(kind)
-            self._at.append(at)
-        return len(self._t) > before
-
-    def _entry(self, index: int, t: float, at: int, line: bytes) -> tuple[float, int, int, int]:
-        kind = self._files[index].kind
-        if kind == _EVENT and line.startswith(_PROGRESS_BEGINS):
-            kind = _PROGRESS
-        elif kind == _EVENT and line.startswith(_STARTED_BEGINS):
-            for event in self._decoders[0].line(line.strip(), 0, self._notes):
-                if isinstance(event, CellStarted):
-                    self.cells.append(CellBegun(t, event.cell))
-        return t, index, kind, at
+        return self._index.extend()
 
     def seek(self, t: float) -> SessionState:
         """Moves to a moment; returns the state that everything up to and at it makes."""
         self.t = min(max(0.0, t), self.length_s)
-        target = bisect.bisect_right(self._t, self.t)
+        target = int(np.searchsorted(self._index.t, self.t, side="right"))
         if target < self._next:
             self._next, self.state = 0, SessionState()
         for i in self._way(target):
@@ -189,19 +89,13 @@ class Replay:
         if target - self._next <= _JUMP:
             yield from range(self._next, target)
             return
-        newest = {kind: deque[int](maxlen=kept) for kind, kept in _KEPT.items()}
-        events: list[int] = []
-        for i in range(self._next, target):
-            if (kind := self._kind[i]) == _EVENT:
-                events.append(i)
-            else:
-                newest[kind].append(i)
-        yield from heapq.merge(events, *newest.values())
+        kinds = self._index.kind[self._next : target]
+        parts = [np.flatnonzero(kinds == EVENT)]
+        parts += [np.flatnonzero(kinds == kind)[-kept:] for kind, kept in _KEPT.items()]
+        yield from (int(i) for i in np.sort(np.concatenate(parts)) + self._next)
 
     def _events(self, i: int) -> Iterator[AnyEvent]:
-        index = self._file[i]
-        line = self._files[index].read(self._at[i]).removeprefix(b"\xef\xbb\xbf").strip()
-        for value in self._decoders[index].line(line, i, self._notes):
+        for value in self._index.values(i):
             if isinstance(value, GpuSample):
                 yield GpusSampled(t=value.t, sample=value)
             elif isinstance(value, ServerSample):
@@ -210,9 +104,8 @@ class Replay:
                 yield value
 
     def close(self) -> None:
-        """Closes the files."""
-        for file in self._files:
-            file.close()
+        """Closes the log."""
+        self._index.close()
 
     def __enter__(self) -> Self:
         return self

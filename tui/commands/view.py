@@ -18,22 +18,24 @@ def view(
     """Open a session in the screens, fed from its log: paused at any moment, by cell, at 1x, 10x or 100x."""
     import sys
 
-    from sessions.folder import find
+    from sessions.folder import find, printable
     from sessions.folder import sessions_dir as directory
-    from sessions.review import open_session
+    from sessions.logread import check_readable
     from tui.plain import has_screen
 
-    opened = open_session(find(directory(sessions_dir), session))
+    folder = find(directory(sessions_dir), session)
+    check_readable(folder)
     if not has_screen(headless=False):
+        from sessions.review import open_session
         from sessions.show import print_session
 
         sys.stderr.write("spectop view: this is no terminal that can show the screens; the tables instead\n")
-        print_session(opened, sys.stdout)
+        print_session(open_session(folder), sys.stdout)
         return 0
 
     from sessions.replay import ReplaySource
     from tui.app import run_app
 
-    source = ReplaySource(opened.folder, speed=speed, start="start" if play else "end")
-    run_app(source, opened.folder, title=f"spectop {opened.name}", read_only=True)
+    source = ReplaySource(folder, speed=speed, start="start" if play else "end")
+    run_app(source, folder, title=f"spectop {printable(folder.name)}", read_only=True)
     return 0
