@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
@@ -12,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from simserver.job import Job
-from simserver.state import RefusedError, Server
+from simserver.state import ARRIVED, RefusedError, Server
 from simserver.wire import Shared
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
@@ -177,6 +178,7 @@ async def drop_default_type(_: web.Request, response: web.StreamResponse) -> Non
 @web.middleware
 async def rim(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Checks the key, counts, answers errors in the server's own words, and writes the access log."""
+    ARRIVED.set(time.perf_counter_ns())
     server = request.app[SERVER]
     counters = server.counters
     endpoint = (request.path, request.method)

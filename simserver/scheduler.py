@@ -82,7 +82,7 @@ class Scheduler:
 
     def submit(self, job: Job) -> None:
         """Takes a job into the queue."""
-        job.arrival_ns = time.perf_counter_ns()
+        job.arrival_ns = job.arrival_ns or time.perf_counter_ns()
         job.wall_arrival = time.time()
         if job.purpose == "user":
             self._truth.opened(job)

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from simserver import tokenizer, writing
@@ -23,6 +24,9 @@ from simserver.truth import Truth
 VERSION = "0.5.23"
 _FATES = ("stream-error", "truncate", "cut", "stall")
 _KV_SHARE = 0.105
+
+
+ARRIVED: ContextVar[int] = ContextVar("ARRIVED", default=0)
 
 
 class RefusedError(Exception):
@@ -111,6 +115,7 @@ class Server:
         pieces = tokenizer.split(prompt_text)
         self.check_length(len(pieces), sampling)
         job = Job(rid, pieces, sampling, sink)
+        job.arrival_ns = ARRIVED.get()
         settings = self.settings
         seed = f"{settings.sim.seed}|{prompt_text}"
         if sampling.temperature > 0:

@@ -130,9 +130,11 @@ class Shared:
     def _write(self, data: bytes, job: Job | None, tokens: int) -> None:
         if self._writer is None or self._writer.is_closing():
             return
+        # Before the write: a client on the same machine may have read it before this process runs on.
+        now = time.perf_counter_ns()
         self._writer.write(data)
         if tokens and job is not None:
-            job.chunks.append((time.perf_counter_ns(), tokens))
+            job.chunks.append((now, tokens))
 
     def finish(self, outcome: str) -> None:
         """Tells the handler that nothing more will come: ok, error, truncated, cut or stalled."""
