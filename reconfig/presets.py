@@ -265,6 +265,9 @@ def _problems(entry: PresetEntry) -> list[str]:
             problems.append(f'algorithm = "NONE" speculates not at all: remove {", ".join(asked)}')
     if any(character in word for word in (*entry.flags, *entry.env, *entry.env.values()) for character in "\n\r\0"):
         problems.append("flags, env: no line breaks or null characters, a server's start line can't carry them")
+    joined = [word for word in entry.flags if re.match(r"--?[\w-]+\s", word)]
+    if joined:
+        problems.append(f"flags: {joined[0]!r} is one argument with a space in it: write {joined[0].split()!r}")
     keys = [name for name in entry.env if is_secret(name)]
     keys += [flag for word in entry.flags if word.startswith("--") and is_secret(flag := word.partition("=")[0])]
     if keys:

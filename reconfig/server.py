@@ -138,7 +138,10 @@ class HttpServer:
     async def facts(self) -> ServerFacts | None:
         """See `ServerView`."""
         for path in ("/server_info", "/get_server_info"):
-            body = await self._json(path)
+            answer = await self._get(path, READ_LIMIT_S)
+            if isinstance(answer, str):
+                return None
+            body = _decoded(answer)
             if isinstance(body, dict):
                 return ServerFacts(body)
         return None
@@ -165,12 +168,7 @@ class HttpServer:
 
     async def _json(self, path: str) -> Any:
         answer = await self._get(path, READ_LIMIT_S)
-        if isinstance(answer, str) or answer.status_code != 200:
-            return None
-        try:
-            return msgspec.json.decode(answer.content)
-        except msgspec.DecodeError:
-            return None
+        return None if isinstance(answer, str) else _decoded(answer)
 
     async def _get(self, path: str, limit_s: float) -> httpx.Response | str:
         """One GET on a connection of its own: a kept one could still belong to a process that is going away."""
@@ -188,6 +186,15 @@ class HttpServer:
             return f"no answer within {limit_s:.0f} s"
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return f"{type(error).__name__}: {error}"
+
+
+def _decoded(answer: httpx.Response) -> Any:
+    if answer.status_code != 200:
+        return None
+    try:
+        return msgspec.json.decode(answer.content)
+    except msgspec.DecodeError:
+        return None
 
 
 @functools.cache

@@ -15,6 +15,9 @@ from reconfig.managers.protocol import Manager
 from reconfig.processes import LocalProcesses, ProcessSeen, ProcessTable, is_this_machine
 from reconfig.server import HttpServer, ServerFacts, ServerView
 
+LOOK_LIMIT_S = 4.0
+"""A server that hangs must not hold up its own restart."""
+
 
 class Situation(msgspec.Struct, frozen=True):
     """One look: the manager's facts, who listens on the port, what the server says of its start."""
@@ -70,7 +73,13 @@ class Onlooker:
 
     async def server_facts(self) -> ServerFacts | None:
         """The server's own word, `None` when it does not answer."""
-        return await self.server.facts() if await self.server.port_open() else None
+        if not await self.server.port_open():
+            return None
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                return await self.server.facts()
+        except TimeoutError:
+            return None
 
     def listeners(self) -> tuple[ProcessSeen, ...]:
         """Who listens on the server's port, where that can be seen."""

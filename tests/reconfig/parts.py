@@ -22,7 +22,7 @@ from reconfig.waiting import wait_until
 B8T4 = Preset(name="b8t4-w2048", algorithm="DDTREE", budget=8, topk=4, window=2048)
 B16T4 = Preset(name="b16t4-w2048", algorithm="DDTREE", budget=16, topk=4, window=2048)
 NONE = Preset(name="none", algorithm="NONE")
-QUICK = Limits(probe_s=20.0, generate_s=40.0, look_s=0.1, stop_s=60.0, ready_s=90.0)
+QUICK = Limits(probe_s=20.0, generate_s=40.0, look_s=0.05, stop_s=60.0, ready_s=90.0)
 
 
 def free_port() -> int:
@@ -32,7 +32,7 @@ def free_port() -> int:
         return port
 
 
-def sim_command(port: int, *more: str, load_s: float = 0.3) -> list[str]:
+def sim_command(port: int, *more: str, load_s: float = 0.1) -> list[str]:
     return [
         sys.executable, "-m", "simserver", "--model-path", "kimi-k2.6", "--port", str(port),
         "--sim-load-seconds", str(load_s), "--sim-warmup-seconds", "0", "--sim-drain-poll-seconds", "0.1",

@@ -80,6 +80,7 @@ def test_presets_that_differ_in_flags_or_environment_alone_are_told_apart_by_the
         ('presets = [{algorithm = "DFLASH", flags = ["--x\\n--y"]}]', "no line breaks"),
         ('presets = [{algorithm = "DFLASH", name = " "}]', "leave it out"),
         ('presets = [{algorithm = "DFLASH", env = {HF_TOKEN = "x"}}]', "HF_TOKEN: a session keeps its presets"),
+        ('presets = [{algorithm = "NONE", flags = ["--tp 8"]}]', "write ['--tp', '8']"),
         ('presets = [{algorithm = "NONE", flags = ["--api-key=x"]}]', "--api-key: a session keeps"),
     ],
 )  # fmt: skip

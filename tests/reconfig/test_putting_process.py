@@ -161,7 +161,10 @@ async def test_a_server_that_ignores_sigterm_is_killed_after_the_limit(lab: Benc
     assert not psutil.pid_exists(int(proof.instance["manager pid"]))
 
 
-async def test_children_that_outlive_their_parent_are_ended_with_its_session(tmp_path: Path) -> None:
+async def test_children_that_outlive_their_parent_are_ended_with_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconfig.managers.process.LAST_CHANCE_S", 0.5)
     orphan = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('child', flush=True); time.sleep(99)"
     )
