@@ -124,6 +124,13 @@ class PresetProved(Event, frozen=True, kw_only=True, tag=True):
     proof: Proof
 
 
+class PresetLost(Event, frozen=True, kw_only=True, tag=True):
+    """The server is not the proven one any more: somebody stopped or restarted it. The preset is proven again."""
+
+    preset: str
+    reason: str
+
+
 class PresetSkipped(Event, frozen=True, kw_only=True, tag=True):
     """A preset will not be tried (any more), with the reason."""
 
@@ -268,6 +275,7 @@ AnyEvent = (
     | PhaseChanged
     | ProofStepChanged
     | PresetProved
+    | PresetLost
     | PresetSkipped
     | PresetAdded
     | PresetsReordered

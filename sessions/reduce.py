@@ -165,6 +165,11 @@ def _proved(state: SessionState, e: ev.PresetProved) -> SessionState:
     return _news(state, e, "error", f"{name} is not in effect: {why}")
 
 
+def _preset_lost(state: SessionState, e: ev.PresetLost) -> SessionState:
+    state = _preset(state, e.preset, status="waiting", reason=e.reason)
+    return _news(state, e, "error", f"{e.preset} is not known to be in effect any more: {e.reason}")
+
+
 def _preset_skipped(state: SessionState, e: ev.PresetSkipped) -> SessionState:
     state = _preset(state, e.preset, status="skipped", reason=e.reason)
     return _news(state, e, "warning", f"{e.preset} skipped: {e.reason}")
@@ -350,6 +355,7 @@ _REDUCERS: dict[type, Callable[[SessionState, Any], SessionState]] = {
     ev.PhaseChanged: _phase,
     ev.ProofStepChanged: _proof_step,
     ev.PresetProved: _proved,
+    ev.PresetLost: _preset_lost,
     ev.PresetSkipped: _preset_skipped,
     ev.PresetAdded: _preset_added,
     ev.PresetsReordered: _reordered,

@@ -25,6 +25,7 @@ from sessions.control import ControlServer
 from sessions.engine.applying import Applying
 from sessions.engine.checking import Checking, reference_texts
 from sessions.engine.conductor import Conductor, Ending
+from sessions.engine.guarding import Guard
 from sessions.engine.measuring import Measuring
 from sessions.engine.opening import is_simulated, opened
 from sessions.engine.watching import Watch
@@ -107,9 +108,10 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         manager = manager_from(sweep.server.manager, state_dir=folder)
         await pool.start()
         watch.start()
-        measuring = Measuring(sweep, recorder, pool, watch, target)
+        guard = Guard(target, manager, watch.logged)
+        measuring = Measuring(sweep, recorder, pool, watch, target, guard)
         memory_seen = watch.gpu_memory if choice.source.name == "nvml" else None
-        applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target, memory_seen)
+        applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target, guard, memory_seen)
         checking = Checking(sweep, recorder, pool, reference_texts(folder, recorder.state))
         conductor = Conductor(sweep, recorder, applying, measuring, checking)
         background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
@@ -136,11 +138,13 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            await guard.forget()
             watch.stop()
             checking.close()
             await pool.close()
             await gauges.close()
             recorder.sync()
+            await recorder.settle()
             await notifier.close()
             await control.close()
         if ending == "finished":

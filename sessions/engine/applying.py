@@ -14,12 +14,12 @@ from loadgen.target import detect_target
 from reconfig.flags import CannotExpress, arguments
 from reconfig.limits import limits_from
 from reconfig.loads import LoadMemory
-from reconfig.loglines import LogLine
 from reconfig.managers.protocol import Manager, ManagerError
 from reconfig.presets import Preset, Proof, ProofStep
 from reconfig.putting import prove_running, put_in_effect
 from reconfig.restart import GpuMemory
 from reconfig.vocabularies import vocabulary_from
+from sessions.engine.guarding import Guard
 from sessions.engine.measuring import Measuring
 from sessions.engine.watching import Watch
 from sessions.events import Phase, PhaseChanged, PresetProved, ProofStepChanged, Said
@@ -42,6 +42,7 @@ class Applying:
         memory: earlier loads on this machine.
         measuring: is told of the new server.
         target: the server as the sweep file tells it.
+        guard: remembers the proven server.
         gpu_memory: tells whether the GPUs are free, where that can be seen.
     """
 
@@ -55,6 +56,7 @@ class Applying:
         memory: LoadMemory,
         measuring: Measuring,
         target: Target,
+        guard: Guard,
         gpu_memory: Callable[[], Awaitable[GpuMemory]] | None = None,
     ) -> None:
         self._sweep = sweep
@@ -65,6 +67,7 @@ class Applying:
         self._memory = memory
         self._measuring = measuring
         self._target = target
+        self._guard = guard
         self._gpu_memory = gpu_memory
         self._vocabulary = vocabulary_from(sweep.flags)
         self._told: dict[str, tuple[ProofStep, float]] = {}
@@ -86,6 +89,7 @@ class Applying:
         words += "" if self._sweep.as_it_stands else " in effect"
         self._recorder.happen(PhaseChanged(phase="reconfiguring", preset=preset.name, words=words))
         self._told.clear()
+        await self._guard.forget()
         await self._pool.retarget(self._target)
         proof = replace(await self._proof(preset), preset=preset.name)
         if proof.in_effect:
@@ -103,6 +107,7 @@ class Applying:
     async def leave(self) -> None:
         """Leaves the server as the sweep file says."""
         wish = self._sweep.leave
+        await self._guard.forget()
         try:
             if wish == "stopped":
                 self._recorder.happen(PhaseChanged(phase="idle", words="stopping the server, as the sweep asks"))
@@ -124,7 +129,7 @@ class Applying:
                 generator=self._pool,
                 limits=limits,
                 on_step=lambda step: self._step(preset.name, step),
-                on_log=self._log,
+                on_log=self._watch.logged,
                 clock=self._recorder.now,
             )
         return await put_in_effect(
@@ -135,7 +140,7 @@ class Applying:
             generator=self._pool,
             limits=limits,
             on_step=lambda step: self._step(preset.name, step),
-            on_log=self._log,
+            on_log=self._watch.logged,
             clock=self._recorder.now,
             gpu_memory_free=self._gpu_memory,
             memory_of_loads=self._memory,
@@ -153,6 +158,7 @@ class Applying:
         await self._pool.retarget(target)
         self._measuring.target = target
         self._watch.new_server(_pid(proof))
+        await self._guard.remember(proof)
         return replace(proof, model=proof.model or target.model)
 
     def _step(self, preset: str, step: ProofStep) -> None:
@@ -165,9 +171,6 @@ class Applying:
         phase = PHASE_OF_STEP.get(step.name, "reconfiguring")
         if step.state == "running" and phase != self._recorder.state.phase:
             self._recorder.happen(PhaseChanged(phase=phase, preset=preset))
-
-    def _log(self, line: LogLine) -> None:
-        self._watch.logged(line.text, replaces=line.replaces)
 
 
 def _pid(proof: Proof) -> int | None:

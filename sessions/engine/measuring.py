@@ -6,6 +6,7 @@ edges, and the figures come from the same pure functions that every view uses.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections import Counter
@@ -24,9 +25,10 @@ from loadgen.records import RequestRecord
 from loadgen.spec import Calibration, CellProgress, CellSpec, Stop, Target, WorkerHealth
 from loadgen.workload_calibration import calibrate_target
 from reconfig.presets import Preset
+from sessions.engine.guarding import Guard
 from sessions.engine.target import flush_cache
 from sessions.engine.watching import Watch
-from sessions.events import CellEnded, CellKey, CellProgressed, CellReset, CellStarted, PhaseChanged
+from sessions.events import CellEnded, CellKey, CellProgressed, CellReset, CellStarted, PhaseChanged, PresetLost
 from sessions.recorder import Recorder
 from sessions.sweep import Seconds, Sweep
 
@@ -42,13 +44,19 @@ class Measuring:
         recorder: where everything goes.
         pool: the worker processes; this process reads no stream.
         watch: GPU and server readings.
+        guard: tells whether it is still the proven server.
 
     Attributes:
         target: the server as it was found after the last preset was put in effect.
     """
 
-    def __init__(self, sweep: Sweep, recorder: Recorder, pool: WorkerPool, watch: Watch, target: Target) -> None:
+    def __init__(
+        self, sweep: Sweep, recorder: Recorder, pool: WorkerPool, watch: Watch, target: Target, guard: Guard
+    ) -> None:
         self.target = target
+        self._guard = guard
+        self._lost: str | None = None
+        self._skipping: asyncio.Future[None] | None = None
         self._sweep = sweep
         self._recorder = recorder
         self._pool = pool
@@ -61,6 +69,10 @@ class Measuring:
         """Abandons the running cell; `measure` returns soon, with the cell skipped or reset."""
         self._dropped = why
         await self._pool.skip()
+
+    def _lose(self, why: str) -> None:
+        self._lost = why
+        self._skipping = asyncio.ensure_future(self._pool.skip())
 
     def _why_dropped(self) -> str | None:
         return self._dropped
@@ -78,20 +90,22 @@ class Measuring:
         before = self._recorder.state.cells.get(cell.text)
         attempt = (before.attempt if before else 0) + 1
         run = cell.text if attempt == 1 else f"{cell.text}#{attempt}"
-        self._dropped = None
+        self._dropped = self._lost = None
         spec = await self._calibrated(self.spec(cell, run))
         began = time.perf_counter()
         self._recorder.happen(PhaseChanged(phase="warming", preset=cell.preset, cell=cell))
         self._recorder.happen(CellStarted(cell=cell, run=run, attempt=attempt))
-        if self._sweep.load.flush_cache:
-            await flush_cache(self.target)
         records: list[RequestRecord] = []
-        await self._watch.edge()
+        flushing = flush_cache(self.target) if self._sweep.load.flush_cache else asyncio.sleep(0, False)
+        self._lost, _, _ = await asyncio.gather(self._guard.changed(), flushing, self._watch.edge())
+        if self._lost is not None:
+            return self._give_up(cell, run, attempt, records, began)
         if (why := self._why_dropped()) is not None:
             self._end(cell, run, "skipped", why, records, began)
             return False
         cell_start = self._recorder.now()
         self._lag.start()
+        self._guard.alarm = self._lose
         try:
             health = await self._pool.run_cell(
                 spec,
@@ -107,8 +121,12 @@ class Measuring:
             return False
         finally:
             self._lag.stop()
+            self._guard.alarm = None
         cell_end = self._recorder.now()
-        await self._watch.edge()
+        changed, _ = await asyncio.gather(self._guard.changed(), self._watch.edge())
+        self._lost = self._lost or changed
+        if self._lost is not None:
+            return self._give_up(cell, run, attempt, records, began)
         return self._judge(cell, run, attempt, spec, preset, records, health, (cell_start, cell_end), began)
 
     def spec(self, cell: CellKey, run: str) -> CellSpec:
@@ -198,6 +216,17 @@ class Measuring:
         requests_s = max((r.t for r in records), default=span[1]) - min((r.t_send for r in records), default=span[0])
         self._end(cell, run, "measured", "", records, began, figures, requests_s)
         return True
+
+    def _give_up(
+        self, cell: CellKey, run: str, attempt: int, records: list[RequestRecord], began: float
+    ) -> Literal[False]:
+        """Ends a cell whose server is not the proven one; it gets no figures, and is measured once more."""
+        why = self._lost or ""
+        self._end(cell, run, "failed", why, records, began)
+        self._recorder.happen(PresetLost(preset=cell.preset, reason=why))
+        if attempt == 1:
+            self._recorder.happen(CellReset(cell=cell, reason="its server went away; measured once more"))
+        return False
 
     def _goodput(self) -> GoodputLimits | None:
         limits = self._sweep.limits

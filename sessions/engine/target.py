@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 
+from loadgen.certificates import trusted
 from loadgen.spec import Target
 
 FLUSH_WAIT_S = 10.0
@@ -19,7 +20,9 @@ async def flush_cache(target: Target) -> bool:
         return False
     headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
     try:
-        async with httpx.AsyncClient(timeout=FLUSH_WAIT_S + 5.0, headers=headers, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            timeout=FLUSH_WAIT_S + 5.0, headers=headers, trust_env=False, verify=trusted()
+        ) as client:
             answer = await client.post(f"{target.base_url}/flush_cache", params={"timeout": FLUSH_WAIT_S})
     except httpx.HTTPError:
         return False

@@ -12,6 +12,7 @@ import msgspec
 
 from loadgen.decode_log import BatchLine, read_batch_line
 from loadgen.figures import GpuWindow, ServerWindow
+from reconfig.loglines import LogLine
 from reconfig.restart import GpuMemory
 from sessions.events import GpusSampled, IdlePowerMeasured, Said, ServerLogged, ServerSampled
 from sessions.recorder import Recorder
@@ -106,19 +107,14 @@ class Watch:
             tasks.create_task(self._sample_gauges())
             tasks.create_task(self._pass_log_on())
 
-    def logged(self, line: str, *, replaces: bool = False) -> None:
-        """Takes a line of the server's log; a flood is thinned here, so that nobody downstream has to.
-
-        Args:
-            line: the text.
-            replaces: it redraws the line before it (a progress bar).
-        """
-        if (batch := read_batch_line(line)) is not None and batch.kind == "decode":
+    def logged(self, line: LogLine) -> None:
+        """Takes a line of the server's log; a flood is thinned here, so that nobody downstream has to."""
+        if (batch := read_batch_line(line.text)) is not None and batch.kind == "decode":
             self._batches.append((self._recorder.now(), batch))
-        if replaces and self._log_lines:
-            self._log_lines[-1] = line
+        if line.replaces and self._log_lines:
+            self._log_lines[-1] = line.text
             return
-        self._log_lines.append(line)
+        self._log_lines.append(line.text)
         if len(self._log_lines) > LOG_LINES_MOST:
             self._log_lines.pop(0)
             self._log_left_out += 1

@@ -186,6 +186,42 @@ async def test_a_cell_with_failures_is_measured_once_more_and_then_kept_with_its
     assert {r.cell for r in records(run) if r.purpose == "cell"} == {cell.key.text, f"{cell.key.text}#2"}
 
 
+async def test_a_server_that_dies_in_mid_cell_costs_that_attempt_and_is_proven_again(start: Start):
+    run = start(sweep_on_simserver(DDTREE, concurrency=(2,), requests_per_slot=20, speed=2.0))
+    run.start()
+    client = await run.client()
+    state = await run.until(client, lambda s: s.phase == "measuring")
+    proof = state.presets["b8t4-w2048"].proof
+    assert proof is not None
+    os.kill(int(proof.instance["manager pid"]), signal.SIGKILL)
+    state = await run.until(client, lambda _: False)
+    await client.close()
+    await run.wait()
+    (cell,) = state.cells.values()
+    assert cell.status == "measured" and cell.attempt == 2
+    assert any("not known to be in effect any more" in n.words for n in state.news)
+    again = state.presets["b8t4-w2048"].proof
+    assert again is not None and again.instance["manager pid"] != proof.instance["manager pid"]
+
+
+async def test_another_instance_between_two_cells_is_noticed_before_the_next_is_measured(start: Start):
+    run = start(sweep_on_simserver(DDTREE, concurrency=(1, 2), requests_per_slot=6, speed=2.0))
+    run.start()
+    client = await run.client()
+    await run.until(client, lambda s: s.phase == "measuring")
+    assert (await client.command(Command(name="pause"))).ok
+    state = await run.until(client, lambda s: s.paused)
+    proof = state.presets["b8t4-w2048"].proof
+    assert proof is not None
+    os.kill(int(proof.instance["manager pid"]), signal.SIGKILL)
+    assert (await client.command(Command(name="resume"))).ok
+    state = await run.until(client, lambda _: False)
+    await client.close()
+    await run.wait()
+    assert statuses(state) == ["measured", "measured"]
+    assert [c.attempt for c in state.cells.values()] == [1, 2]
+
+
 async def test_sighup_concerns_the_engine_no_more_than_a_closed_laptop(start: Start):
     run = start(sweep_on_simserver(DDTREE, concurrency=(1,)))
     run.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconfig.loglines import LogLine
 from sessions.engine.watching import LOG_LINES_MOST, Watch
 from sessions.log import SessionLog
 from sessions.recorder import Recorder
@@ -25,12 +26,12 @@ async def test_a_batch_without_a_graph_is_told_where_graphs_are_used_elsewhere(t
     watch, log, gauges = await watch_in(tmp_path)
     start = log.now()
     for _ in range(3):
-        watch.logged(DECODE.format(64, False))
+        watch.logged(LogLine(DECODE.format(64, False)))
     assert watch.graph_missed(start, log.now()) is None, "a server without any graphs has missed none"
-    watch.logged(DECODE.format(8, True))
+    watch.logged(LogLine(DECODE.format(8, True)))
     assert watch.graph_missed(start, log.now()) == 64
     later = log.now()
-    watch.logged(DECODE.format(8, True))
+    watch.logged(LogLine(DECODE.format(8, True)))
     assert watch.graph_missed(later, log.now()) is None
     log.close()
     await gauges.close()
@@ -39,11 +40,11 @@ async def test_a_batch_without_a_graph_is_told_where_graphs_are_used_elsewhere(t
 async def test_a_flood_is_thinned_and_counted_and_a_progress_bar_stays_one_line(tmp_path: Path):
     watch, log, gauges = await watch_in(tmp_path)
     for number in range(LOG_LINES_MOST + 60):
-        watch.logged(f"line {number}")
+        watch.logged(LogLine(f"line {number}"))
     assert len(watch._log_lines) == LOG_LINES_MOST and watch._log_left_out == 60
     assert watch._log_lines[-1] == f"line {LOG_LINES_MOST + 59}"
-    watch.logged("12%", replaces=True)
-    watch.logged("58%", replaces=True)
+    watch.logged(LogLine("12%", replaces=True))
+    watch.logged(LogLine("58%", replaces=True))
     assert watch._log_lines[-1] == "58%" and len(watch._log_lines) == LOG_LINES_MOST
     log.close()
     await gauges.close()
