@@ -14,6 +14,7 @@ import msgspec
 from httpx_aiohttp import AiohttpTransport
 
 from loadgen import dialects
+from loadgen.certificates import trusted
 from loadgen.client import KEEPALIVE_S
 from loadgen.errors import ModelNotServed, NoModels, TargetRefused, TargetUnreachable
 from loadgen.failures import body_text, cause_of
@@ -43,7 +44,9 @@ class Prober:
         self.base_url = normal_url(base_url)
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
-            transport=AiohttpTransport(limits=httpx.Limits(max_connections=8, keepalive_expiry=KEEPALIVE_S)),
+            transport=AiohttpTransport(
+                verify=trusted(), limits=httpx.Limits(max_connections=8, keepalive_expiry=KEEPALIVE_S)
+            ),
             base_url=self.base_url,
             headers=dialects.headers(Target(base_url=self.base_url, model="", api_key=api_key)),
             timeout=timeout_s,

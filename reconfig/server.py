@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import ssl
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
+from loadgen.certificates import trusted
 from loadgen.spec import Target
 
 CONNECT_LIMIT_S = 3.0
@@ -176,7 +175,7 @@ class HttpServer:
             async with (
                 asyncio.timeout(limit_s + CONNECT_LIMIT_S),
                 httpx.AsyncClient(
-                    timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S), trust_env=False, verify=_certificates()
+                    timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S), trust_env=False, verify=trusted()
                 ) as client,
             ):
                 return await client.get(self.base_url + path, headers=self._headers)
@@ -195,12 +194,6 @@ def _decoded(answer: httpx.Response) -> Any:
         return msgspec.json.decode(answer.content)
     except msgspec.DecodeError:
         return None
-
-
-@functools.cache
-def _certificates() -> ssl.SSLContext:
-    """Read once: making a context for each request would cost more than the request."""
-    return httpx.create_ssl_context(trust_env=False)
 
 
 def as_text(value: object) -> str:

@@ -63,10 +63,14 @@ class Onlooker:
 
     async def look(self) -> Situation:
         """What runs now."""
-        status, facts = await asyncio.gather(self.manager.status(), self.server_facts())
+        status, facts, listeners = await asyncio.gather(
+            self.manager.status(),
+            self.server_facts(),
+            asyncio.to_thread(self.listeners),  # looks at every process of the machine
+        )
         return Situation(
             facts=dict(status.facts),
-            listeners=self.listeners(),
+            listeners=listeners,
             instance=facts.instance if facts is not None else {},
             pid=status.pid,
         )

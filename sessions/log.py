@@ -316,6 +316,10 @@ class SessionLog:
         """
         if self._full:
             self.retry()
+        self.fsync()
+
+    def fsync(self) -> None:
+        """Has the kernel put on the disk what was written so far; raises as `sync`, and may run in any thread."""
         try:
             for file in self._files.values():
                 file.sync()

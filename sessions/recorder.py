@@ -6,6 +6,7 @@ full a little before it is, because the server's log and other small files need 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ class Recorder:
         self.log = log
         self.state = state or SessionState()
         self._told = False
+        self._syncing: set[asyncio.Future[None]] = set()
         self._publish: list[Callable[[AnyEvent], None]] = []
 
     def now(self) -> float:
@@ -81,9 +83,23 @@ class Recorder:
             self.happen(Said(level="good", words=f"there is room on the disk again; no result was lost{left_out}"))
 
     def sync(self) -> None:
-        """Makes what was written so far survive a power cut; called at the end of every cell."""
+        """Makes what was written so far survive a power cut; called at the end of every cell.
+
+        Returns at once: a slow disk holds up a thread, and not what else the engine has to do.
+        """
         if not self.log.full:
-            self._write(self.log.sync)
+            syncing = asyncio.get_running_loop().run_in_executor(None, self.log.fsync)
+            self._syncing.add(syncing)
+            syncing.add_done_callback(self._synced)
+
+    async def settle(self) -> None:
+        """Waits until everything that was to be put on the disk is there; to be called before the log is closed."""
+        await asyncio.gather(*self._syncing, return_exceptions=True)
+
+    def _synced(self, syncing: asyncio.Future[None]) -> None:
+        self._syncing.discard(syncing)
+        if (error := syncing.exception()) is not None:
+            self._tell(str(error))
 
     def _write(self, action: Callable[[], None]) -> None:
         try:
