@@ -42,7 +42,7 @@ def draw_comparison(found: Comparison | None, metric: str, words: str, cells: in
         out.append(title(f" {glyphs.hot} conditions that differ", cells, glyphs))
         for c in found.conditions:
             told = f"A {plain_text(c.a, glyphs, 200)}, B {plain_text(c.b, glyphs, 200)}"
-            out.append(line(Span(f"   {left(plain_text(c.what, glyphs), 24, glyphs)}", "warn"), Span(told)))
+            out.append(line(Span(f"   {left(plain_text(c.what, glyphs), 34, glyphs)}", "warn"), Span(told)))
     for pair in dict.fromkeys((c.preset_a, c.preset_b) for c in found.cells):
         of = [c for c in found.cells if (c.preset_a, c.preset_b) == pair]
         name = pair[1] if pair[0] == pair[1] else f"{pair[1]} against {pair[0]}"
