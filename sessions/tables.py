@@ -8,6 +8,7 @@ said.
 from __future__ import annotations
 
 import errno
+import functools
 import mmap
 import os
 import shutil
@@ -35,6 +36,8 @@ _FILES: dict[TableName, tuple[str, type[msgspec.Struct]]] = {
 }
 TABLES: tuple[TableName, ...] = tuple(_FILES)
 _NEVER_NEGATIVE = ("ttft", "ttfo", "e2e", "n_out", "prompt_tokens", "fetch_s", "poll_s", "run_s")
+_LARGE = 1 << 26
+"""Bytes; of a larger log only the lines are looked at beforehand, and a field of the wrong type is unknown silently."""
 _PARQUET_SMALLEST = 12
 _FULL = 1 << 17
 """Bytes; a disk with less room than this is what made a write fail."""
@@ -104,13 +107,15 @@ def open_table(folder: Path, name: TableName, *, of_gpus: tuple[str, ...] | None
         readings = schema_of(GpuReading)
         schema["gpus"] = pl.List(pl.Struct({field: readings[field] for field in of_gpus}))
     if _plain(path) and lock_holder(folder) in (None, os.getpid()):
-        frame = pl.scan_ndjson(path, schema=schema)
-        if _sound(frame):
-            return Table(_possible(frame), skipped)
+        seen = path.stat()
+        if _sound_file(path, kind, seen.st_size, seen.st_mtime_ns):
+            large = seen.st_size > _LARGE
+            return Table(_possible(pl.scan_ndjson(path, schema=schema, ignore_errors=large)), skipped)
     content, torn = _whole_lines(path)
     if content:
-        frame = pl.scan_ndjson(content, schema=schema)
-        if _sound(frame):
+        large = len(content) > _LARGE
+        frame = pl.scan_ndjson(content, schema=schema, ignore_errors=large)
+        if _sound(pl.scan_ndjson(content, schema=schema), every_field=not large):
             return Table(
                 _possible(frame), skipped + ([f"{file}: 1 incomplete line at the end ignored"] if torn else [])
             )
@@ -130,9 +135,16 @@ def _narrowed(frame: pl.LazyFrame, of_gpus: tuple[str, ...] | None) -> pl.LazyFr
     return frame.with_columns(pl.col("gpus").list.eval(wanted))
 
 
-def _sound(frame: pl.LazyFrame) -> bool:
+@functools.lru_cache(maxsize=64)
+def _sound_file(path: Path, kind: type[msgspec.Struct], size: int, changed_ns: int) -> bool:
+    """Whether every line of a file can be parsed; looked at once for each size and time of change."""
+    return _sound(pl.scan_ndjson(path, schema=schema_of(kind)), every_field=size <= _LARGE)
+
+
+def _sound(frame: pl.LazyFrame, *, every_field: bool) -> bool:
+    """Whether every line is an object, and (where asked) every field of its type."""
     try:
-        frame.select(pl.col("t").sum()).collect(engine="streaming")
+        frame.select(pl.all().null_count() if every_field else pl.col("t").sum()).collect(engine="streaming")
     except pl.exceptions.PolarsError:
         return False
     return True

@@ -537,3 +537,12 @@ def test_f111_matrices_that_do_not_match(tmp_path: Path) -> None:
     assert any("8192 x 1" in words and "only in B" in words for words in found.left_out)
     assert len(found.left_out) == 2
     assert [d.what.rpartition(" ")[2] for d in found.conditions] == wanted["listed_differences"]
+
+
+def test_f108_one_field_of_the_wrong_type(made: Path) -> None:
+    damage.change(made / "requests.jsonl", lambda b: b.replace(b'"e2e":0.9', b'"e2e":"fast"', 1))
+    table = open_table(made, "requests")
+    rows = table.frame.collect()
+    assert (rows.height, rows["e2e"].null_count()) == (72, 1)
+    assert rows["ttft"].null_count() == 0
+    assert any("e2e" in words for words in table.skipped)
