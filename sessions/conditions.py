@@ -12,7 +12,10 @@ from sessions.folder import printable
 from sessions.review import Session, settings_of
 from sessions.state import PresetState
 
-_NOT_A_CONDITION = ("label", "notify", "presets", "leave", "matrix.contexts", "matrix.concurrency", "telemetry")
+_NOT_A_CONDITION = (
+    *("label", "notify", "presets", "leave", "telemetry", "matrix.contexts", "matrix.concurrency"),
+    *("server.base_url", "server.model", "matrix.max_tokens", "matrix.repeats"),  # said from the session itself
+)
 """Parts of a sweep file that say nothing of how a shared cell was measured."""
 
 
