@@ -32,6 +32,7 @@ STALE_CONNECTION_S = 2.0
 
 ABORT_TIMEOUT_S = 2.0
 ABORTS_AT_ONCE = 64
+ABORT_PAUSE_S = 10.0
 AFTER_DONE_S = 1.0
 """How long the body may go on after `[DONE]` before the connection is closed instead of reused."""
 
@@ -39,6 +40,7 @@ KEEPALIVE_S = 4.0
 """Idle connections are dropped before the servers do it (after 5 s)."""
 
 ERROR_BODY_BYTES = 64 * 1024
+ERROR_BODY_TIMEOUT_S = 2.0
 _WANTED_FILES = 65_536
 _SPARE_FILES = 64
 
@@ -117,6 +119,7 @@ class Client:
         self._urls: dict[str, httpx.URL] = {}
         self._aborts = asyncio.Semaphore(ABORTS_AT_ONCE)
         self._in_flight: set[str] = set()
+        self._no_aborts_until = 0.0
 
     def _session(self) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
@@ -205,12 +208,16 @@ class Client:
         asked = dialects.abort(self.target, rid)
         if asked is None or any(other.startswith(rid) and other != rid for other in self._in_flight):
             return
-        try:
-            async with self._aborts, asyncio.timeout(ABORT_TIMEOUT_S):
-                response = await self._transport.handle_async_request(self._post(asked))
-                await response.aclose()
-        except (httpx.HTTPError, aiohttp.ClientError, OSError, TimeoutError):
-            return
+        async with self._aborts:
+            if time.monotonic() < self._no_aborts_until:
+                return
+            try:
+                async with asyncio.timeout(ABORT_TIMEOUT_S):
+                    response = await self._transport.handle_async_request(self._post(asked))
+                    await response.aclose()
+            except (httpx.HTTPError, aiohttp.ClientError, OSError, TimeoutError):
+                # A server that is gone or hangs would hold up hundreds of requests that are to end now.
+                self._no_aborts_until = time.monotonic() + ABORT_PAUSE_S
 
     def _post(self, asked: dialects.Ask) -> httpx.Request:
         url = self._urls.get(asked.path)
@@ -288,11 +295,12 @@ class Client:
     async def _refusal(self, response: httpx.Response) -> Failure:
         body = b""
         try:
-            async for data in cast(httpx.AsyncByteStream, response.stream):
-                body += data
-                if len(body) >= ERROR_BODY_BYTES:
-                    break
-        except (httpx.HTTPError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
+                async for data in cast(httpx.AsyncByteStream, response.stream):
+                    body += data
+                    if len(body) >= ERROR_BODY_BYTES:
+                        break
+        except (httpx.HTTPError, aiohttp.ClientError, OSError, TimeoutError):
             pass  # the status tells enough; what came of the body is shown
         outcome = Outcome.HTTP_5XX if response.status_code >= 500 else Outcome.HTTP_4XX
         if response.is_redirect:

@@ -64,6 +64,7 @@ class Script:
 
     def __init__(self, *serves: Serve) -> None:
         self.serves = list(serves)
+        self.answers_aborts = True
         self.connections = 0
         self.aborted: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -82,6 +83,9 @@ class Script:
         path, body = await connection.request()
         if path == "/abort_request":
             self.aborted.append(json.loads(body))
+            if not self.answers_aborts:
+                await connection.gone()
+                return
             await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             return
         self.paths.append(path)
@@ -320,6 +324,33 @@ async def test_other_servers_are_not_asked_to_abort() -> None:
         record = (await client.generate(request(stall_timeout_s=0.1))).record
         assert record.outcome is Outcome.TIMEOUT
         assert script.connections == 1
+
+
+async def test_a_server_that_hangs_is_not_asked_to_abort_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadgen.client.ABORT_TIMEOUT_S", 0.1)
+
+    async def hangs(connection: Connection) -> None:
+        await connection.send(HEAD + event("x"))
+        await connection.gone()
+
+    async with scripted(*[hangs] * 3) as (client, script):
+        script.answers_aborts = False
+        asked = (client.generate(request(rid=f"r{i}", stall_timeout_s=0.1)) for i in range(3))
+        for coroutine in asked:
+            assert (await coroutine).record.outcome is Outcome.TIMEOUT
+        assert [body["rid"] for body in script.aborted] == ["r0"]
+
+
+async def test_an_error_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loadgen.client.ERROR_BODY_TIMEOUT_S", 0.1)
+
+    async def half_an_error(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 503 X\r\ncontent-length: 100\r\n\r\nout of memory")
+        await connection.gone()
+
+    async with scripted(half_an_error) as (client, _):
+        record = (await client.generate(request())).record
+        assert (record.outcome, record.error) == (Outcome.HTTP_5XX, "HTTP 503: out of memory")
 
 
 async def test_an_endless_event() -> None:
