@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,7 @@ class _Gpu(msgspec.Struct):
 class _Answer(msgspec.Struct):
     gpus: list[_Gpu]
     driver: str | None = None
+    t_ns: int | None = None
 
 
 class SimulatedSource:
@@ -63,6 +65,7 @@ class SimulatedSource:
         Args:
             t: seconds since the session's start.
         """
+        asked_ns = time.perf_counter_ns()
         try:
             answer = get(self._url, TIMEOUT_S)
             if answer.status != 200:
@@ -80,7 +83,7 @@ class SimulatedSource:
         owner = ownership.resolve(devices, ServerHint(gpus=self._hint.gpus))
         how = "all simulated GPUs" if self._hint.gpus is None else owner.how
         return GpuSample(
-            t=t,
+            t=t + _read_after_s(asked_ns, found.t_ns),
             source=self.name,
             gpus=readings,
             ours=owner.ours,
@@ -91,6 +94,13 @@ class SimulatedSource:
 
     def close(self) -> None:
         """Holds nothing open."""
+
+
+def _read_after_s(asked_ns: int, read_ns: int | None) -> float:
+    """Seconds from the question to the reading itself, by the clock that all processes of a machine share."""
+    if read_ns is None or not asked_ns <= read_ns <= time.perf_counter_ns():
+        return 0.0
+    return (read_ns - asked_ns) / 1e9
 
 
 def is_simulated(base_url: str, timeout_s: float = 1.0) -> bool | None:

@@ -111,7 +111,9 @@ class Watching:
 async def test_energy_a_token_and_peak_memory_against_the_truth():
     async with simserver("--speculative-algorithm", "DFLASH") as url, client_of(url) as client:
         watching = Watching(url, 0.25)
-        requests = [asyncio.create_task(generate(client, f"e{i}", 160)) for i in range(4)]
+        requests = [asyncio.create_task(generate(client, f"e{i}", 500)) for i in range(4)]
+        began, _, _ = await exact(client)
+        await watching.until(began + 0.8)  # a steady window begins and ends within the load
         start, joules_before, _ = await exact(client)
         await watching.until(start + 1.7)
         end, joules_after, memory = await exact(client)
