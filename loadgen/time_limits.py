@@ -7,6 +7,7 @@ meets it; bytes of any kind, comments included, count as life.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 from loadgen.failures import Failure
@@ -48,7 +49,8 @@ class TimeLimits:
         for due, error in self._due():
             if due <= now:
                 self.failure = Failure(Outcome.TIMEOUT, error)
-                self._scope.reschedule(self._loop.time())
+                with contextlib.suppress(RuntimeError):  # the scope has ended at this very moment, cancelled from outside
+                    self._scope.reschedule(self._loop.time())
                 return
             earliest = due if earliest is None else min(earliest, due)
         if earliest is not None:
