@@ -67,7 +67,7 @@ async def calibrate(
         The calibration for `CellSpec.calibration`, good for smaller contexts of the same workload too. For the
         operator's own prompts, which are sent as long as they are, it is the one that came in, or an empty one.
     """
-    parts = _parts(spec)
+    parts = await asyncio.to_thread(_parts, spec)  # reads many files the first time
     if not parts:
         return known or Calibration()
     missing = [text for text in parts if known is None or part_key(text) not in known.counts]

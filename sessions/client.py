@@ -14,6 +14,7 @@ from sessions import wire
 from sessions.commands import Command, Reply
 from sessions.errors import EngineLost
 from sessions.events import AnyEvent
+from sessions.logread import state_of
 from sessions.reduce import reduce
 from sessions.state import SessionState
 
@@ -26,12 +27,16 @@ class EngineClient:
     Args:
         path: the engine's control socket.
         on_event: called with each event after the first snapshot, for displays that print lines.
+        folder: the session's folder: how a session ended is read there by a terminal that was too slow to be told.
     """
 
     live = True
 
-    def __init__(self, path: Path, on_event: Callable[[AnyEvent], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, on_event: Callable[[AnyEvent], None] | None = None, folder: Path | None = None
+    ) -> None:
         self.path = path
+        self._folder = folder
         self.state = SessionState()
         self._on_event = on_event
         self._reader: asyncio.StreamReader | None = None
@@ -64,8 +69,8 @@ class EngineClient:
             self._send(wire.Ready())
             news = await self._news.get()
             if news is None:
-                raise EngineLost("the engine went away without ending the session")
-            if isinstance(news, wire.Snapshot):
+                self.state = await self._how_it_ended()
+            elif isinstance(news, wire.Snapshot):
                 self.state = news.state
             else:
                 for event in news.events:
@@ -73,6 +78,13 @@ class EngineClient:
                     if self._on_event is not None:
                         self._on_event(event)
             yield self.state
+
+    async def _how_it_ended(self) -> SessionState:
+        if self._folder is not None:
+            state = await asyncio.to_thread(state_of, self._folder)
+            if state.status != "running":
+                return state
+        raise EngineLost("the engine went away without ending the session")
 
     async def command(self, command: Command) -> Reply:
         """Sends a command and waits for the engine's reply; a lost engine is a reply too."""

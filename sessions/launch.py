@@ -55,7 +55,7 @@ async def connect(folder: Path, engine: subprocess.Popen[bytes] | None = None) -
     while True:
         path = control_of(folder)
         if path is not None and path.exists() and lock_holder(folder) is not None:
-            client = EngineClient(path)
+            client = EngineClient(path, folder=folder)
             try:
                 await client.connect()
             except EngineLost:

@@ -17,7 +17,7 @@ def source_of(folder: Path) -> Source:
     """Returns what feeds the screens of a session: its engine where one runs, else its log."""
     path = control_of(folder)
     if path is not None and lock_holder(folder) is not None:
-        return EngineClient(path)
+        return EngineClient(path, folder=folder)
     return ReplaySource(folder)
 
 

@@ -46,7 +46,7 @@ def watch_on_screen(folder: Path, path: Path) -> int:
     """Shows a running session on the screen; when the operator leaves, says how to come back."""
     from tui.app import run_app
 
-    client = EngineClient(path)
+    client = EngineClient(path, folder=folder)
     state = run_app(client, folder)
     if state is None or state.status == "running":
         sys.stdout.write(f"the sweep goes on; come back with: spectop attach {folder.name}\n")

@@ -301,7 +301,7 @@ class SpectopApp(WatchingApp):
             return
         source: Source
         if found.live and control is not None:
-            source = EngineClient(control)
+            source = EngineClient(control, folder=folder)
         else:
             source = await asyncio.to_thread(ReplaySource, folder, start="end")
         if found.skipped:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from loadgen.certificates import trusted
 from loadgen.lag import LagWatcher
 from loadgen.pool import WorkerPool
 from loadgen.spec import Target
@@ -67,13 +68,6 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         path = socket_path(folder)
         control = ControlServer(path, lambda: recorder.state, obey)
         recorder.subscribe(control.publish)
-        try:
-            await control.start()
-            publish_control(folder, path)
-        except OSError as error:
-            raise SessionError(
-                f"terminals could not be let in ({path}, {folder}): {error.strerror or error}"
-            ) from error
         notifier = Notifier(
             sweep.notify.command,
             sweep.notify.timeout,
@@ -101,12 +95,19 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         )
         simulated = is_simulated(sweep) or choice.source.name == "simulated"
         recorder.happen(opened(folder, info, sweep, recorder.state, memory, resume=resume, simulated=simulated))
+        try:  # terminals are let in now and not before: a resumed session's old end is not the end
+            await control.start()
+            publish_control(folder, path)
+        except OSError as error:
+            raise SessionError(
+                f"terminals could not be let in ({path}, {folder}): {error.strerror or error}"
+            ) from error
         recorder.happen(Said(level="info", words=choice.why))
         gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
         watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)
         pool = WorkerPool(sweep.load.workers, log.origin_ns, target)
         manager = manager_from(sweep.server.manager, state_dir=folder)
-        await pool.start()
+        await asyncio.gather(pool.start(), asyncio.to_thread(trusted))
         watch.start()
         guard = Guard(target, manager, watch.logged)
         measuring = Measuring(sweep, recorder, pool, watch, target, guard)

@@ -127,7 +127,7 @@ class Measuring:
         self._lost = self._lost or changed
         if self._lost is not None:
             return self._give_up(cell, run, attempt, records, began)
-        return self._judge(cell, run, attempt, spec, preset, records, health, (cell_start, cell_end), began)
+        return await self._judge(cell, run, attempt, spec, preset, records, health, (cell_start, cell_end), began)
 
     def spec(self, cell: CellKey, run: str) -> CellSpec:
         """Returns what the load generator is asked for a cell."""
@@ -173,7 +173,7 @@ class Measuring:
             self._recorder.happen(PhaseChanged(phase="measuring", preset=cell.preset, cell=cell))
         self._recorder.happen(CellProgressed(cell=cell, progress=progress))
 
-    def _judge(
+    async def _judge(
         self,
         cell: CellKey,
         run: str,
@@ -199,7 +199,8 @@ class Measuring:
             self._recorder.happen(CellReset(cell=cell, reason="too many failures; measured once more"))
             return False
         window = steady_window(measured, spec) or span
-        figures = measure_cell(
+        figures = await asyncio.to_thread(  # long enough to be felt by those who watch
+            measure_cell,
             records,
             spec,
             health=health,

@@ -149,6 +149,20 @@ async def test_a_terminal_that_stops_reading_holds_nothing_up(tmp_path: Path, ru
         terminal.kill()
 
 
+async def test_a_terminal_that_was_too_slow_to_be_told_the_end_reads_it_in_the_log(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    run = Run(sweep_on_simserver(DDTREE, concurrency=(1,)), tmp_path)
+    runs.append(run)
+    run.start()
+    client = await run.client()
+    await run.until(client, lambda s: s.phase == "measuring")
+    assert await run.wait() == 0  # nothing is asked for meanwhile, so the engine leaves without waiting for long
+    state = await run.until(client, lambda _: False)
+    assert state.status == "finished" and [c.status for c in state.cells.values()] == ["measured"]
+    await client.close()
+
+
 async def test_several_terminals_see_the_same_and_scripts_command(tmp_path: Path, runs: list[Run]) -> None:
     run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2), requests_per_slot=6, speed=2.0), tmp_path)
     runs.append(run)
@@ -178,6 +192,25 @@ async def test_several_terminals_see_the_same_and_scripts_command(tmp_path: Path
     await run.wait()
     gone = await asyncio.to_thread(spectop, "ctl", name, "pause", sessions=tmp_path)
     assert gone.returncode == 1 and f"no engine runs session {name}" in gone.stderr
+
+
+async def test_a_stopped_session_is_resumed_and_its_old_end_is_not_taken_for_the_new_one(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2, 4), requests_per_slot=8, speed=2.0), tmp_path)
+    runs.append(run)
+    run.start()
+    client = await run.client()
+    await run.until(client, lambda s: s.phase == "measuring" and s.done_cells == 1)
+    assert (await client.command(Command(name="stop"))).ok
+    assert (await run.until(client, lambda _: False)).status == "stopped"
+    await client.close()
+    assert await run.wait() == 1
+    done = await asyncio.to_thread(spectop, "run", "--resume", run.folder.name, "--headless", sessions=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "session finished: 3 of 3 cells measured" in done.stdout
+    check_folder(run.folder, {})
+    check_end(run.folder, state_of(run.folder))
 
 
 async def test_a_second_engine_is_refused_and_the_first_does_not_notice(tmp_path: Path, runs: list[Run]) -> None:
