@@ -15,7 +15,7 @@ from sessions.recommend import Choice, Recommendation
 from sessions.show import console_on, new_table, print_table
 
 _STYLES = {"better": "green", "worse": "red", "same": "", "unknown": "yellow"}
-_WORDS = {"better": "better", "worse": "worse", "same": "same", "unknown": "no interval"}
+_WORDS = {"better": "better", "worse": "worse", "same": "same", "unknown": "?"}
 
 
 def print_comparison(found: Comparison, out: TextIO) -> None:
@@ -36,8 +36,13 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
             table.add_column(metric.words, justify="right")
         keys = {m.key for m in shown}
         for cell in found.cells:
-            table.add_row(printable(_where(cell)), *(_change(m) for m in cell.metrics if m.metric in keys))
-        print_table(console, "cell by cell: B against A, with 95 % intervals", table)
+            doubt = " !" if cell.doubt else ""
+            table.add_row(printable(_where(cell)) + doubt, *(_change(m) for m in cell.metrics if m.metric in keys))
+        print_table(
+            console,
+            "cell by cell: B against A, % (95 % interval); ? where a scatter is not known, ! where the cell does not count",
+            table,
+        )
     for cell in found.cells:
         if cell.doubt:
             console.print(Text(printable(f"  not counted: {_where(cell)}: {cell.doubt}"), "yellow"))
@@ -73,22 +78,28 @@ def _over_all(found: Comparison, console: Console) -> None:
     console.print(Text(f"tok/s in {counted} shared cells: {said}"))
     for whole in found.summary:
         words = next(m.words for m in METRICS if m.key == whole.metric)
-        line = Text(f"  {words}, geometric mean of the ratios: ")
+        line = Text(f"  {words}, geometric mean of the ratios, %: ")
         console.print(line.append(_change(whole)))
 
 
 def _where(cell: CellCompared) -> str:
     preset = cell.preset_b if cell.preset_a == cell.preset_b else f"{cell.preset_a} / {cell.preset_b}"
-    return f"{preset} {cell.point.text}{' !' if cell.doubt else ''}"
+    return f"{preset} {cell.point.text}"
 
 
 def _change(compared: Compared) -> Text:
+    """Returns `-5.9 (-7.8..-4.0) worse`, in percent."""
     if compared.ratio is None:
         return Text("-")
-    change = f"{(compared.ratio - 1) * 100:+.1f}"
+    bounds = ""
     if compared.interval is not None:
-        change += f" ±{(compared.interval.hi - compared.interval.lo) * 50:.1f}"
-    return Text(f"{change} % {_WORDS[compared.verdict]}", _STYLES[compared.verdict])
+        bounds = f"({_percent(compared.interval.lo)}..{_percent(compared.interval.hi)}) "
+    return Text(f"{_percent(compared.ratio)} {bounds}{_WORDS[compared.verdict]}", _STYLES[compared.verdict])
+
+
+def _percent(ratio: float) -> str:
+    change = (ratio - 1) * 100
+    return f"{change:+.1f}" if abs(change) < 10 else f"{change:+.0f}"
 
 
 def percent_range(interval: Interval) -> str:
