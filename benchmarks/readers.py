@@ -2,7 +2,7 @@
 
 `python -m benchmarks.readers KIND PORT STREAMS` reads STREAMS streams at once, splits events, decodes their JSON and
 notes the time of each, and prints what that took as JSON. KIND is `bare` (aiohttp on uvloop) or `stock` (httpx with its
-own transport).
+own transport). They go before other processes as the load processes do, or the comparison would not be a fair one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import aiohttp
 import httpx
 import msgspec
 import uvloop
+
+from loadgen.precedence import take_precedence
 
 BODY = json.dumps({"model": "mock", "stream": True, "messages": [{"role": "user", "content": "hello"}]}).encode()
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -78,6 +80,7 @@ async def measure(read: Callable[[int, int], Awaitable[list[list[int]]]], port: 
 def main() -> None:
     """Runs the reader named on the command line."""
     kind, port, streams = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    take_precedence()
     read, run = {"bare": (bare, uvloop.run), "stock": (stock, asyncio.run)}[kind]
     print(json.dumps(run(measure(read, port, streams))))
 

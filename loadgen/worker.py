@@ -7,14 +7,12 @@ is also what the death of the engine looks like from here.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -38,12 +36,12 @@ from loadgen.messages import (
     frame,
     read_command,
 )
+from loadgen.precedence import take_precedence
 from loadgen.records import GenerationRequest
 from loadgen.spec import CellSpec
 from loadgen.workload import PromptSource
 
 ABORT_LIMIT_S = 2.0
-NICENESS = -10
 
 
 class Worker:
@@ -153,16 +151,6 @@ def _die_of_a_bug(task: asyncio.Task[None]) -> None:
         os._exit(70)
 
 
-def _take_precedence() -> None:
-    """Goes before other processes of the machine where that is allowed (root): a late read is a wrong timestamp.
-
-    Where the kernel groups processes by session, the group's niceness is the one that counts.
-    """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
-
-
 async def main() -> None:
     """Serves commands until the input ends."""
     loop = asyncio.get_running_loop()
@@ -183,5 +171,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _take_precedence()
+    take_precedence()
     uvloop.run(main())
