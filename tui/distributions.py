@@ -39,7 +39,8 @@ def spread_lines(facts: Facts, values: Sequence[float], cells: int) -> list[Line
     ordered = sorted(values)
     low, high = quantile(ordered, 0.005), quantile(ordered, 0.995)
     width = max(10, min(100, cells - 4))
-    bins = width * (2 if g.braille else 1)
+    dots = width * (2 if g.braille else 1)
+    bins = min(dots, max(8, round(2.5 * math.sqrt(len(ordered)))))
     counts = [0.0] * bins
     if high > low:
         for value in ordered:
@@ -47,7 +48,10 @@ def spread_lines(facts: Facts, values: Sequence[float], cells: int) -> list[Line
                 counts[min(bins - 1, int((value - low) / (high - low) * bins))] += 1
     else:
         counts[bins // 2] = float(len(ordered))
-    out = [line(Span("  "), Span(row, "graph")) for row in area(list(counts), width, 3, g)]
+    out = [
+        line(Span("  "), Span(row, "graph"))
+        for row in area([counts[i * bins // dots] for i in range(dots)], width, 3, g)
+    ]
     first, last = number(low), number(high)
     out.append(line(Span(f"  {left(first, width - len(last), g)}{last}", "muted")))
     marks = "  ".join(

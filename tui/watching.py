@@ -9,11 +9,14 @@ import asyncio
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from rich.text import Text
 from textual import work
 from textual.app import App
 from textual.filter import LineFilter
@@ -26,6 +29,7 @@ from sessions.notify import terminal_notice
 from sessions.state import SessionState
 from tui.alerts import alert_between
 from tui.ascii_filter import AsciiOnly
+from tui.clipboard import write_capture
 from tui.glyphs import Glyphs, choose
 from tui.pace import FASTEST_S, TICK_S, Pace
 from tui.screens.base import SpectopScreen
@@ -215,6 +219,22 @@ class WatchingApp(App[str]):
         except (SpectopError, OSError) as broken:
             reply = Reply(False, f"not sent: {broken}")
         self.tell(reply.words, "information" if reply.ok else "error")
+
+    def _fatal_error(self) -> None:
+        """Ends the screens after a fault in themselves: words for the operator, the traceback into a file.
+
+        Textual would print the traceback with all local values onto the terminal.
+        """
+        trace = traceback.format_exc()
+        try:
+            kept = f"The details are in {write_capture(trace, 'txt', now=datetime.now(UTC))}"
+        except SpectopError as error:
+            kept = f"The details could not be kept: {error}"
+        last = plain_text(trace.strip().rpartition("\n")[2], self.facts.glyphs, 300)
+        words = f"spectop: a fault in the screens: {last}\n{kept}\nA sweep is not touched by it: spectop attach"
+        self._exit_renderables.append(Text(words))
+        self._return_code = 1
+        self._close_messages_no_wait()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Tells of a fault in work beside the screens."""

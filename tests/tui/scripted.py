@@ -120,13 +120,16 @@ def proof(preset: str, t: float, *, ok: bool = True, took: float = 355.0) -> lis
     return out
 
 
-def figures(context: int, concurrency: int, lift: float = 1.0, *, marks: tuple[Mark, ...] = ()) -> CellFigures:
+def figures(
+    context: int, concurrency: int, lift: float = 1.0, *, marks: tuple[Mark, ...] = (), begin: float = 0.0
+) -> CellFigures:
     """Plausible figures of a cell; `lift` scales the speed."""
     single = 170.2 - 15.0 * (context / 4096) ** 0.5 - context / 800
     rate = single * concurrency**0.6 * lift
     half = max(0.9, rate * 0.011)
     ttft = 0.055 + context / 21000 + concurrency * 0.004
     steps = 300 * concurrency
+    accept = 4.31 * lift**0.5 - context / 16000
     return CellFigures(
         prompt_tokens_mean=float(context),
         throughput_tok_s=rate,
@@ -139,17 +142,19 @@ def figures(context: int, concurrency: int, lift: float = 1.0, *, marks: tuple[M
         tpot_s=Percentiles(concurrency / rate, concurrency / rate * 1.1, concurrency / rate * 1.3, 128, False),
         e2e_s=Percentiles(3.1, 3.6, 4.4, 128, True),
         chunk_gap_s=Percentiles(0.021, 0.027, 0.055, 9000, False),
-        acceptance_length=4.31 * lift**0.5 - context / 16000,
-        acceptance_ci95=Interval(4.27, 4.35),
+        acceptance_length=accept,
+        acceptance_ci95=Interval(accept - 0.04, accept + 0.04),
         acceptance_source="per-request",
         accepted_histogram=tuple(int(steps * s) for s in (0.09, 0.13, 0.16, 0.17, 0.15, 0.12, 0.1, 0.08)),
         survival=(1.0, 0.91, 0.78, 0.62, 0.45, 0.3, 0.18, 0.08),
         effective_concurrency=concurrency * 0.98,
         server_running_mean=concurrency * 0.97,
         output_tokens=512 * 4 * concurrency,
-        ramp_s=0.4,
-        steady_s=11.2,
-        tail_s=2.9,
+        ramp_s=0.6,
+        steady_s=9.3,
+        tail_s=3.1,
+        steady_start_t=begin + 0.6,
+        steady_end_t=begin + 9.9,
         requests=RequestCounts(4 * concurrency, {}),
         energy_j_per_tok=1.9 / concurrency**0.4,
         gpu_memory_peak_bytes=(94_600_000_000,) * 8,
@@ -175,7 +180,7 @@ def measured(cell: CellKey, t: float, lift: float = 1.0, marks: tuple[Mark, ...]
             cell=cell,
             run=cell.text,
             outcome="measured",
-            figures=figures(cell.context, cell.concurrency, lift, marks=marks),
+            figures=figures(cell.context, cell.concurrency, lift, marks=marks, begin=t - took),
             took_s=took,
         ),
     ]

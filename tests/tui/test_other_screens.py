@@ -25,8 +25,11 @@ from tui.screens.sessions import Sessions
 from tui.spectop import SpectopApp
 
 
-def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK) -> RequestRecord:
-    sent = 1500.0 + i * 0.8
+def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK, begin: float = 1500.0) -> RequestRecord:
+    """A request as a cell of 16 users leaves it; figures scatter, the same in every run."""
+    sent = begin + i // 16 * 3.3 + i % 16 * 0.02
+    ttft = 0.08 + (i * 37 % 64) ** 1.7 / 18000 + i * 13 % 7 / 300
+    gap = 0.024 + (i * 29 % 31) / 6000
     return RequestRecord(
         t=sent + 3,
         cell=cell.text,
@@ -34,8 +37,8 @@ def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK) -> RequestRec
         purpose="cell",
         t_due=sent,
         t_send=sent,
-        ttft=0.08 + i % 5 / 100,
-        e2e=3.0,
+        ttft=ttft,
+        e2e=ttft + 96 * gap,
         n_out=512,
         n_first=1,
         n_first_known=True,
@@ -44,7 +47,7 @@ def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK) -> RequestRec
         finish_reason="length",
         outcome=outcome,
         error=None if outcome is Outcome.OK else "HTTP 500: [/bin/x] broke",
-        chunks=tuple(Chunk(0.08 + j * 0.03, 5) for j in range(97)),
+        chunks=tuple(Chunk(ttft + j * gap + (i + j) * 7 % 5 / 900, 5) for j in range(97)),
         verify_steps=120,
         correct_drafts=391,
         acceptance_source=AcceptanceSource.PER_REQUEST,
@@ -73,7 +76,7 @@ async def test_a_cell_shows_its_figures_marks_and_requests(tmp_path: Path) -> No
         await pilot.press("enter")
         await until(pilot, lambda: "9 requests" in screen_text(app), "the requests")
         shown = screen_text(app)
-        assert "60 tokens × 1 users" in shown
+        assert "60 tokens × 1 user" in shown
         assert "167.6 ±1.8 tok/s" in shown
         assert "few-samples: 16 requests: p99 is the maximum" in shown
         assert "time to first token, ms · 8 values" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from textual.app import App
@@ -176,3 +177,22 @@ async def test_a_hang_up_ends_the_screens_with_its_status(monkeypatch: pytest.Mo
     assert ends == [129]
     assert source.closed
     assert source.commands == []
+
+
+async def test_a_fault_in_the_screens_leaves_words_and_a_file_instead_of_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPECTOP_CAPTURES_DIR", str(tmp_path))
+    app = SpectopApp(s.Scripted.of(s.mid_sweep()))
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: bool(app.facts.state.session))
+            app.call_later(lambda: 1 // 0)
+            await until(pilot, lambda: not app.is_running)
+    told = capsys.readouterr().err
+    assert "ZeroDivisionError" in told
+    assert "spectop attach" in told
+    assert "Traceback" not in told
+    kept = [path.read_text() for path in sorted(tmp_path.glob("*.txt"))]  # noqa: ASYNC240
+    assert len(kept) == 1
+    assert "Traceback" in kept[0]

@@ -13,7 +13,7 @@ from tui.cells import point_cells
 from tui.screens.listed import ListedScreen
 from tui.session_files import requests_of
 from tui.widgets.cell_page import draw_cell
-from tui.words import plain_text
+from tui.words import english, plain_text
 
 
 class Cell(ListedScreen):
@@ -44,7 +44,7 @@ class Cell(ListedScreen):
     def title_words(self) -> str:
         """Returns which cell it is."""
         g, point = self.facts.glyphs, self.facts.point
-        where = f"{point[0]} tokens {g.times} {point[1]} users" if point else "no cell"
+        where = f"{point[0]} tokens {g.times} {english(point[1], 'user')}" if point else "no cell"
         warm = f", temperature {self.facts.temperature:g}" if len(self.facts.state.temperatures) > 1 else ""
         return f"{plain_text(self.facts.preset_name, g)} {g.dot} {where}{warm}"
 

@@ -48,6 +48,13 @@ _KEY_NAMES = {
 }
 _KEY_NAMES |= {
     "ctrl+z": "Ctrl-Z",
+    "home": "Home",
+    "end": "End",
+    "space": "Space",
+    "up": "Up",
+    "down": "Down",
+    "left": "Left",
+    "right": "Right",
     "less_than_sign": "<",
     "greater_than_sign": ">",
     "pageup": "PgUp",
@@ -65,7 +72,7 @@ def bindings_of(screen: Screen[object]) -> list[tuple[str, str]]:
         key = binding.key_display or _KEY_NAMES.get(binding.key, binding.key)
         found.setdefault(key, binding.description)
     digits = [k for k in found if k.isdigit()]
-    out = [("1-9", "Switch the server to that preset (asks first)")] if digits else []
+    out = [("1-9", "Switch to that preset (asks first)")] if digits else []
     return out + [(k, words) for k, words in found.items() if not k.isdigit()]
 
 

@@ -24,7 +24,7 @@ _STATUS = {"finished": "good", "running": "accent", "failed": "bad", "unreadable
 def session_heading(glyphs: Glyphs, cells: int) -> Line:
     """Returns the list's heading."""
     label, model = _columns(cells)
-    words = f"  {left('started, UTC', 17, glyphs)}{left('label', label, glyphs)}{left('model', model, glyphs)}"
+    words = f"   {left('started, UTC', 17, glyphs)}{left('label', label, glyphs)}{left('model', model, glyphs)}"
     return line(Span(words + f"{right('presets', 8, glyphs)}{right('cells', 9, glyphs)}  status", "head"))
 
 
@@ -45,7 +45,7 @@ def session_row(listed: Listed, glyphs: Glyphs, cells: int, *, picked: bool) -> 
 
 
 def _columns(cells: int) -> tuple[int, int]:
-    rest = max(20, cells - 17 - 17 - 24)
+    rest = max(20, cells - 60)
     return rest * 6 // 10, rest - rest * 6 // 10
 
 

@@ -7,6 +7,7 @@ from sessions.log import SavedText
 from tui.draw import Line, Span, fit, line, title
 from tui.view import Facts
 from tui.words import cut, english, left, number, plain_text
+from tui.words import width as text_width
 
 LETTERS: dict[Verdict, tuple[str, str, str]] = {
     Verdict.PASS: ("", "good", "passed"),
@@ -42,11 +43,12 @@ def _columns(facts: Facts, width: int) -> int:
 def verdict_heading(facts: Facts, width: int) -> list[Line]:
     """Returns the table's heading: the presets."""
     g, each = facts.glyphs, _columns(facts, width)
-    names = [
-        Span(left(cut(plain_text(n, g), each - 1, g), each, g), "picked" if n == facts.preset_name else "head")
-        for n in facts.state.presets
-    ]
-    return [line(Span(" " * 30), *names)]
+    row = [Span(" " * 30)]
+    for name in facts.state.presets:
+        words = cut(plain_text(name, g), each - 1, g)
+        row.append(Span(words, "picked" if name == facts.preset_name else "head"))
+        row.append(Span(" " * (each - text_width(words))))
+    return [line(*row)]
 
 
 def verdict_row(facts: Facts, task: str, width: int) -> Line:
