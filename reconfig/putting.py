@@ -26,7 +26,7 @@ from reconfig.managers.protocol import Manager, ManagerError
 from reconfig.presets import Preset, Proof, ProofStep, SettingFound
 from reconfig.processes import ProcessTable
 from reconfig.proof import Prover
-from reconfig.redaction import Redactor, is_secret
+from reconfig.redaction import redactor_for
 from reconfig.restart import GpuMemorySource, Restart
 from reconfig.server import ServerView
 from reconfig.situation import Onlooker, Situation
@@ -144,8 +144,7 @@ class _Putting:
         self._limits = asked.limits
         self._now = asyncio.get_running_loop().time
         self._begun = self._now()
-        secrets = [value for name, value in (asked.preset.env if asked.preset else {}).items() if is_secret(name)]
-        self._clean = Redactor([asked.target.api_key, *secrets]).clean
+        self._clean = redactor_for(asked.target.api_key, asked.preset.env if asked.preset else {}).clean
         self._steps = Steps(
             asked.clock or (lambda: self._now() - self._begun), on_step or (lambda _: None), self._clean
         )

@@ -144,6 +144,7 @@ async def wait_for_trouble(
     manager: Manager,
     *,
     on_log: Callable[[LogLine], None] | None = None,
+    clean: Callable[[str], str] | None = None,
     look_s: float = 0.5,
 ) -> Trouble:
     """Waits until a proven instance has ended, was replaced, or ran out of memory; run it beside a cell and cancel it.
@@ -154,9 +155,12 @@ async def wait_for_trouble(
         proof: of the instance; its facts are compared with the manager's.
         manager: whatever runs the server.
         on_log: called with each further line of the server's log.
+        clean: takes keys out of lines and words: `redactor_for(target.api_key, preset.env).clean`; what is only known
+            as a key (a line that holds it bare) is hidden by this alone.
         look_s: seconds between looks.
     """
-    watch = StartWatch(manager, Limits(look_s=look_s), on_log or (lambda _: None))
+    clean = clean or Redactor().clean
+    watch = StartWatch(manager, Limits(look_s=look_s), on_log or (lambda _: None), clean)
     wanted = manager_facts(proof)
     reader = asyncio.create_task(watch.read_log("now"))
     try:
@@ -171,7 +175,7 @@ async def wait_for_trouble(
                 cause = watch.log.cause
                 if cause is not None and kind == "exited":
                     words = _joined(words, cause.words)
-                return Trouble(cause=kind, words=words, log_tail=tuple(watch.log.tail))
+                return Trouble(cause=kind, words=clean(words), log_tail=tuple(watch.log.tail))
             await asyncio.sleep(look_s)
     finally:
         reader.cancel()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconfig.loglines import LONGEST_LINE, LineAssembler, LogLine, plain
 from reconfig.logwatch import LogWatch
-from reconfig.redaction import Redactor, is_secret
+from reconfig.redaction import Redactor, is_secret, redactor_for
 
 BAR = "Loading safetensors checkpoint shards: {:3d}% Completed | {}/40 [00:13<09:00, 13.00s/it]"
 
@@ -119,10 +119,27 @@ def test_the_tail_keeps_the_last_forty_lines_with_one_line_a_bar() -> None:
         ("HF_TOKEN=hf_abc python", "HF_TOKEN=*** python"),
         ("max_tokens=5, tokens: 7", "max_tokens=5, tokens: 7"),
         ("a known-one here", "a *** here"),
+        ("header Authorization: Bearer sk-123, next", "header Authorization: Bearer ***, next"),
+        ("{'authorization': 'Bearer sk-123'}", "{'authorization': 'Bearer ***'}"),
+        ("(b'authorization', b'Bearer sk-123')", "(b'authorization', b'Bearer ***')"),
+        ("authorization=Basic dXNlcjpwYXNz", "authorization=Basic ***"),
+        ("Authorization: sk-123", "Authorization: ***"),
+        ("x-api-key: sk-123", "x-api-key: ***"),
+        ("['--api-key', 'sk-123', '--port', '1']", "['--api-key', ***, '--port', '1']"),
+        ('["--api-key","sk-123"]', '["--api-key",***]'),
+        ("--api_key  sk-123", "--api_key  ***"),
+        ("give --api-key, --port or none", "give --api-key, --port or none"),
+        ("proxy http://me:sk-123@proxy:80/", "proxy http://me:***@proxy:80/"),
+        ("at http://127.0.0.1:30000/v1 ok@x", "at http://127.0.0.1:30000/v1 ok@x"),
     ],
 )  # fmt: skip
 def test_keys_are_hidden_wherever_they_stand(text: str, clean: str) -> None:
     assert Redactor(["known-one", None]).clean(text) == clean
+
+
+def test_a_server_s_redactor_knows_its_key_and_the_secrets_of_its_environment() -> None:
+    redactor = redactor_for("known-one", {"HF_TOKEN": "hf-abc", "LEVEL": "info"}, {"DB_PASSWORD": "pw-9"})
+    assert redactor.clean("known-one hf-abc pw-9 info") == "*** *** *** info"
 
 
 def test_names_of_secrets_are_known() -> None:
