@@ -21,6 +21,12 @@ from reconfig.redaction import Redactor
 
 SETTLE_S = 0.6
 STOPPED_FOR_S = 0.8
+LOOKS_THAT_AGREE = 2
+"""One failing status command is no ended server."""
+CONFIRM_S = 0.3
+"""After a first look that shows trouble, a second one so much later must show the same."""
+REMOTE_LOOK_S = 2.0
+"""Between two looks over ssh or docker, which cost a login or a process each, all night beside the measurement."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +67,7 @@ class StartWatch:
         self._on_log = on_log
         self._clean = clean or Redactor().clean
         self._stopped_since: float | None = None
+        self._failed_looks = 0
 
     @property
     def is_new(self) -> bool | None:
@@ -119,7 +126,8 @@ class StartWatch:
             return cause.kind, cause.words
         if status.restarts >= self._limits.crash_loop:
             return "crash loop", f"crash loop: started again {status.restarts} times and never ready; {status.words}"
-        if status.state == "failed":
+        self._failed_looks = self._failed_looks + 1 if status.state == "failed" else 0
+        if status.state == "failed" and (status.cause is not None or self._failed_looks >= LOOKS_THAT_AGREE):
             return status.cause or "exited", status.words
         now = asyncio.get_running_loop().time()
         if status.state != "stopped":
@@ -149,7 +157,8 @@ async def wait_for_trouble(
 ) -> Trouble:
     """Waits until a proven instance has ended, was replaced, or ran out of memory; run it beside a cell and cancel it.
 
-    A busy server that answers 503 on its health path is no trouble: only the manager and the log are asked.
+    A busy server that answers 503 on its health path is no trouble: only the manager and the log are asked. Trouble is
+    told when two looks in a row show the same, out of memory in the log at once.
 
     Args:
         proof: of the instance; its facts are compared with the manager's.
@@ -157,26 +166,33 @@ async def wait_for_trouble(
         on_log: called with each further line of the server's log.
         clean: takes keys out of lines and words: `redactor_for(target.api_key, preset.env).clean`; what is only known
             as a key (a line that holds it bare) is hidden by this alone.
-        look_s: seconds between looks.
+        look_s: seconds between looks; never less than `REMOTE_LOOK_S` where the manager runs commands elsewhere.
     """
     clean = clean or Redactor().clean
     watch = StartWatch(manager, Limits(look_s=look_s), on_log or (lambda _: None), clean)
     wanted = manager_facts(proof)
+    if manager.pids_are_local:
+        confirm_s = min(look_s, CONFIRM_S)
+    else:
+        look_s = confirm_s = max(look_s, REMOTE_LOOK_S)
     reader = asyncio.create_task(watch.read_log("now"))
+    suspected: str | None = None
     try:
         while True:
             trouble = _trouble(await manager.status(), wanted)
+            sure = trouble is not None and trouble[0] == suspected
+            suspected = trouble[0] if trouble is not None else None
             cause = watch.log.cause
             if cause is not None and cause.kind == "oom":
-                trouble = ("oom", cause.words)
-            if trouble is not None:
+                trouble, sure = ("oom", cause.words), True
+            if trouble is not None and sure:
                 await asyncio.sleep(SETTLE_S)
                 kind, words = trouble
                 cause = watch.log.cause
                 if cause is not None and kind == "exited":
                     words = _joined(words, cause.words)
                 return Trouble(cause=kind, words=clean(words), log_tail=tuple(watch.log.tail))
-            await asyncio.sleep(look_s)
+            await asyncio.sleep(look_s if suspected is None else confirm_s)
     finally:
         reader.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -14,6 +14,8 @@ from reconfig.managers.running import follow, run
 
 STATUS_LIMIT_S = 15.0
 PAST_S = 1.5
+SSH_FAILED = 255
+"""What ssh ends with when it is ssh that failed, and not the command at the other end."""
 _ENDED = frozenset({"exited", "dead", "failed", "removing"})
 _BETWEEN = frozenset({"restarting", "created", "activating", "starting"})
 
@@ -44,6 +46,8 @@ class CommandManager:
             ran = await run(self._config.status, limit_s=STATUS_LIMIT_S)
         except ManagerError as error:
             return ManagerStatus(state="unknown", words=str(error))
+        if ran.status == SSH_FAILED and any(word.rsplit("/", 1)[-1] == "ssh" for word in self._config.status):
+            return ManagerStatus(state="unknown", words=f"{self._config.status[0]}: {ran.said}")
         said = plain(" ".join(ran.out.split()))
         first = said.split(" ")[0].lower() if said else ""
         if ran.status != 0 or first in _ENDED:
