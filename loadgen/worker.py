@@ -57,9 +57,11 @@ class Worker:
         self._run: CellRun | None = None
         self._start: asyncio.Future[int] | None = None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    async def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts a task and lets it take its first step: one cancelled before that would end without an answer."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(_die_of_a_bug)
+        await asyncio.sleep(0)
         return task
 
     async def take(self, command: Command) -> None:
@@ -71,13 +73,15 @@ class Worker:
                 if old is not None:
                     await old.close()
             case RunOne():
-                self._ones[command.number] = self._spawn(self._run_one(command.number, command.request))
+                one = await self._spawn(self._run_one(command.number, command.request))
+                if not one.done():
+                    self._ones[command.number] = one
             case CancelOne():
                 if command.number in self._ones:
                     self._ones[command.number].cancel()
             case PrepareCell():
                 self._start = asyncio.get_running_loop().create_future()
-                self._cell = self._spawn(self._run_cell(command.spec, command.share, self._start, self._cell))
+                self._cell = await self._spawn(self._run_cell(command.spec, command.share, self._start, self._cell))
             case StartCell():
                 if self._start is not None and not self._start.done():
                     self._start.set_result(command.at_ns)
@@ -108,7 +112,7 @@ class Worker:
             assert self._client is not None
             self._send(OneDone(number, await self._client.generate(request, worker=self._number)))
         finally:
-            del self._ones[number]
+            self._ones.pop(number, None)
 
     async def _run_cell(
         self, spec: CellSpec, share: Share, start: asyncio.Future[int], before: asyncio.Task[None] | None

@@ -222,6 +222,46 @@ async def test_skipping_in_the_warm_up() -> None:
         await pool.skip()  # nothing is running: nothing happens
 
 
+@asynccontextmanager
+async def deaf(process: psutil.Process) -> AsyncIterator[None]:
+    """Commands sent meanwhile are read by the process all at once."""
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+async def test_skipping_a_cell_that_was_only_just_asked_for() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        (process,) = workers()
+        for _ in range(2):
+            seen = Seen()
+            async with deaf(process):
+                running = asyncio.create_task(seen.run(pool, cell()))
+                await asyncio.sleep(0)  # the cell is asked for
+                await pool.skip()
+            await running
+            assert seen.measured == []
+        again = Seen()
+        await again.run(pool, cell())
+        assert len(again.measured) == 12
+
+
+async def test_a_generation_cancelled_as_soon_as_it_was_asked_for() -> None:
+    async with token_server() as served, pool_for(served) as pool:
+        (process,) = workers()
+        async with deaf(process):
+            task = asyncio.create_task(pool.generate(GenerationRequest(rid="gone", text="hi")))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await served.until(lambda: served.aborted == ["gone"])
+        assert served.asked == []
+        assert (await pool.generate(GenerationRequest(rid="next", text="hi"))).record.valid
+
+
 async def test_a_lost_process_is_an_error_and_can_be_replaced() -> None:
     async with token_server() as served, pool_for(served, 2) as pool:
         served.hold = asyncio.Event()
