@@ -14,6 +14,9 @@ from reconfig.managers.running import follow, run
 
 STATUS_LIMIT_S = 15.0
 PAST_S = 1.5
+AGAIN_S = 2.0
+AGAIN_IN_START_S = 0.5
+"""Before a follower that ended is started again; while a start is watched, its first lines are waited for."""
 SSH_FAILED = 255
 """What ssh ends with when it is ssh that failed, and not the command at the other end."""
 _ENDED = frozenset({"exited", "dead", "failed", "removing"})
@@ -95,13 +98,19 @@ class CommandManager:
         if self._config.log is None:
             return
         clock = asyncio.get_running_loop().time
-        # Commands that follow a log give its past first, all at once.
-        silent_until = clock() + PAST_S if begin == "now" else 0.0
+        told = ""
         while True:
-            async for line in follow(self._config.log):
-                if clock() >= silent_until:
-                    yield line
-            await asyncio.sleep(0.5)
+            # Commands that follow a log give its past first, all at once, each time they are started.
+            silent_until = clock() + PAST_S if begin == "now" else 0.0
+            try:
+                async for line in follow(self._config.log):
+                    if clock() >= silent_until:
+                        yield line
+            except ManagerError as error:
+                if str(error) != told:
+                    told = str(error)
+                    yield LogLine(f"(the server's log can't be followed: {told}: correct [server.manager] log)")
+            await asyncio.sleep(AGAIN_S if begin == "now" else AGAIN_IN_START_S)
 
     async def check(self) -> list[tuple[str, str, str, str]]:
         """See `Manager`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from reconfig.failure import NotInEffectError
 from reconfig.limits import Limits
+from reconfig.loglines import LogLine
 from reconfig.managers.command import CommandManager
 from reconfig.managers.config import CommandConfig
 from reconfig.managers.protocol import ManagerStatus
 from reconfig.presets import Proof
 from reconfig.redaction import redactor_for
 from reconfig.watching import StartWatch, Trouble, wait_for_trouble
+from tests.reconfig.parts import until
 from tests.reconfig.scripted import ScriptedManager, World, run_jumping
 
 FACTS = {"pid": "4200"}
@@ -128,3 +131,27 @@ async def test_an_ssh_that_does_not_get_through_says_nothing_about_the_server(tm
     assert "Connection timed out" in status.words
     ssh.write_text("#!/bin/sh\nexit 1\n")
     assert (await manager.status()).state == "stopped"
+
+
+async def test_a_log_command_that_cant_be_run_is_said_once_and_breaks_no_watch() -> None:
+    manager = CommandManager(CommandConfig(start=["true"], stop=["true"], status=["false"], log=["/no/such/log"]))
+    lines: list[str] = []
+    watch = StartWatch(manager, Limits(look_s=0.05), lambda line: lines.append(line.text))
+    with pytest.raises(NotInEffectError, match="stopped while it started"):
+        await watch.run()
+    assert len(lines) == 1
+    assert "/no/such/log" in lines[0] and "correct [server.manager] log" in lines[0]
+
+
+async def test_a_follower_that_is_started_again_does_not_give_the_log_s_past_as_news(tmp_path: Path) -> None:
+    follower, started = tmp_path / "log", tmp_path / "started"
+    follower.write_text(f"#!/bin/sh\necho 'CUDA out of memory of an hour ago'\necho x >> {started}\n")
+    follower.chmod(0o755)
+    manager = CommandManager(CommandConfig(start=["true"], stop=["true"], log=[str(follower)]))
+    news: list[LogLine] = []
+
+    reader = asyncio.create_task(StartWatch(manager, Limits(), news.append).read_log("now"))
+    await until(lambda: started.exists() and len(started.read_text().split()) >= 3)
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
+    assert news == []
