@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from loadgen.errors import CellError, WorkerLost
@@ -107,7 +107,12 @@ class WorkerPool:
             del self._ones[number]
 
     async def run_cell(
-        self, spec: CellSpec, on_record: OnRecord, on_progress: OnProgress, on_text: OnText | None = None
+        self,
+        spec: CellSpec,
+        on_record: OnRecord,
+        on_progress: OnProgress,
+        on_text: OnText | None = None,
+        before_start: Callable[[], Awaitable[None]] | None = None,
     ) -> WorkerHealth:
         """Runs one cell over all processes.
 
@@ -116,6 +121,7 @@ class WorkerPool:
             on_record: takes each record as its request ends, warm-up included.
             on_progress: takes the state of the cell about four times a second.
             on_text: takes each generation with its text, where the cell keeps texts.
+            before_start: awaited between the warm-up and the measured part.
 
         Returns:
             How the load processes fared; also when the cell was skipped.
@@ -144,6 +150,8 @@ class WorkerPool:
             for process in processes:
                 process.send(PrepareCell(spec, Share(cell.serial, process.number, len(processes))))
             await cell.prepared
+            if before_start is not None and not cell.skipped:
+                await before_start()
             if not cell.skipped:
                 cell.start_ns = time.perf_counter_ns() + int(HEADSTART_S * 1e9)
                 for process in processes:

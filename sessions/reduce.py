@@ -88,13 +88,13 @@ def _started(state: SessionState, e: ev.SessionStarted) -> SessionState:
 
 def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:
     cells = {
-        name: replace(c, status="waiting", progress=None, reason="begun and not ended; to be measured anew")
-        if c.status == "running"
+        name: replace(c, status="waiting", progress=None, reason=f"was {c.status}; to be measured anew")
+        if c.status in ("running", "failed", "not-in-effect")
         else c
         for name, c in state.cells.items()
     }
     presets = {
-        name: replace(p, status="waiting") if p.status in ("switching", "in-effect") else p
+        name: replace(p, status="waiting") if p.status in ("switching", "in-effect", "not-in-effect") else p
         for name, p in state.presets.items()
     }
     state = replace(
@@ -166,7 +166,8 @@ def _proved(state: SessionState, e: ev.PresetProved) -> SessionState:
 
 
 def _preset_lost(state: SessionState, e: ev.PresetLost) -> SessionState:
-    state = _preset(state, e.preset, status="waiting", reason=e.reason)
+    if e.preset in state.presets and state.presets[e.preset].status == "in-effect":
+        state = _preset(state, e.preset, status="waiting", reason=e.reason)
     return _news(state, e, "error", f"{e.preset} is not known to be in effect any more: {e.reason}")
 
 

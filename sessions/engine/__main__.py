@@ -113,7 +113,7 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         measuring = Measuring(sweep, recorder, pool, watch, target, guard)
         memory_seen = watch.gpu_memory if choice.source.name == "nvml" else None
         applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target, guard, memory_seen)
-        checking = Checking(sweep, recorder, pool, reference_texts(folder, recorder.state))
+        checking = Checking(sweep, recorder, pool, guard, reference_texts(folder, recorder.state))
         conductor = Conductor(sweep, recorder, applying, measuring, checking)
         background = [asyncio.create_task(watch.run()), asyncio.create_task(_tick(recorder))]
         _obey_signals(conductor)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from loadgen.errors import TargetError
+from loadgen.errors import TargetError, WorkerLost
 from loadgen.pool import WorkerPool
 from loadgen.spec import Target
 from loadgen.target import detect_target
@@ -70,6 +70,7 @@ class Applying:
         self._guard = guard
         self._gpu_memory = gpu_memory
         self._vocabulary = vocabulary_from(sweep.flags)
+        self._first_found: dict[str, str | None] | None = None
         self._told: dict[str, tuple[ProofStep, float]] = {}
 
     def cannot_express(self, preset: Preset) -> str | None:
@@ -90,8 +91,11 @@ class Applying:
         self._recorder.happen(PhaseChanged(phase="reconfiguring", preset=preset.name, words=words))
         self._told.clear()
         await self._guard.forget()
-        await self._pool.retarget(self._target)
-        proof = replace(await self._proof(preset), preset=preset.name)
+        try:
+            proof = await self._proof_with_workers(preset)
+        except WorkerLost as error:
+            proof = Proof(preset=preset.name, in_effect=False, cause="client", failure=f"a load process died: {error}")
+        proof = self._as_first_found(replace(proof, preset=preset.name))
         if proof.in_effect:
             proof = await self._settle(proof)
         for warning in proof.warnings:
@@ -103,6 +107,30 @@ class Applying:
         self._recorder.happen(PresetProved(proof=proof))
         self._recorder.sync()
         return proof.in_effect
+
+    async def _proof_with_workers(self, preset: Preset) -> Proof:
+        """Proves, with new load processes where one has died meanwhile."""
+        try:
+            await self._pool.retarget(self._target)
+            return await self._proof(preset)
+        except WorkerLost:
+            await self._pool.start()
+            return await self._proof(preset)
+
+    def _as_first_found(self, proof: Proof) -> Proof:
+        """Refuses a server that is measured as it stands and came back with other settings than it had at first."""
+        if not (self._sweep.as_it_stands and proof.in_effect):
+            return proof
+        found = {name: proof.instance.get(name) for name in ("server launch_command",)} | {"model": proof.model}
+        first, self._first_found = self._first_found, self._first_found or found
+        if first is None or first == found:
+            return proof
+        changed = ", ".join(
+            f"{name}: {first[name]} at first, {found[name]} now" for name in found if first[name] != found[name]
+        )
+        return replace(
+            proof, in_effect=False, cause="setting", failure=f"the server was restarted with other settings ({changed})"
+        )
 
     async def leave(self) -> None:
         """Leaves the server as the sweep file says."""

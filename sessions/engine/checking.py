@@ -16,7 +16,8 @@ from loadgen.errors import WorkerLost
 from loadgen.pool import WorkerPool
 from loadgen.records import Generation
 from sessions.engine.evidence import evidence_of
-from sessions.events import AnswerJudged, EvalEnded, LosslessEnded, PhaseChanged, Said, SuspicionRaised
+from sessions.engine.guarding import Guard
+from sessions.events import AnswerJudged, EvalEnded, LosslessEnded, PhaseChanged, PresetLost, Said, SuspicionRaised
 from sessions.lines import Decoder, Notes, iter_decoded
 from sessions.log import TEXTS_FILE, SavedText
 from sessions.recorder import Recorder
@@ -24,6 +25,7 @@ from sessions.state import SessionState
 from sessions.sweep import Sweep
 
 LOSSLESS_MAX_TOKENS = 256
+CLEAN_ENDS = ("stop", "length", "tool_calls")
 
 
 class Checking:
@@ -33,6 +35,7 @@ class Checking:
         sweep: what is asked.
         recorder: where everything goes.
         pool: runs the generations.
+        guard: tells whether it is still the proven server.
         reference_texts: the reference preset's greedy texts of a session that is resumed.
     """
 
@@ -41,17 +44,25 @@ class Checking:
         sweep: Sweep,
         recorder: Recorder,
         pool: WorkerPool,
+        guard: Guard,
         reference_texts: dict[int, GreedyText] | None = None,
     ) -> None:
         self._sweep = sweep
         self._recorder = recorder
         self._pool = pool
+        self._guard = guard
         self._sandbox: Sandbox | None = None
         self._reference_texts: dict[int, GreedyText] = reference_texts or {}
         self._reference_name = recorder.state.reference or ""
 
-    async def coding(self, preset: str) -> None:
-        """Runs the coding eval under the preset in effect; a refused one is told and does not come again."""
+    async def coding(self, preset: str) -> bool:
+        """Runs the coding eval under the preset in effect; a refused one is told and does not come again.
+
+        Returns:
+            Whether it was still the proven server at the end.
+        """
+        if await self._server_lost(preset):
+            return False
         evals = self._sweep.evals
         wanted = evals.coding or ""
         self._recorder.happen(PhaseChanged(phase="evaluating", preset=preset, words=f"coding eval {wanted}"))
@@ -80,12 +91,21 @@ class Checking:
             self._recorder.happen(EvalEnded(summary=_not_run(preset, wanted, evals.samples)))
             if isinstance(error, WorkerLost):
                 await self._pool.start()
-            return
+            return True
+        if await self._server_lost(preset):
+            return False
         self._recorder.happen(EvalEnded(summary=summary))
         self._recorder.sync()
+        return True
 
-    async def lossless(self, preset: str) -> None:
-        """Runs the lossless check under the preset in effect, against the reference preset's texts."""
+    async def lossless(self, preset: str) -> bool:
+        """Runs the lossless check under the preset in effect, against the reference preset's texts.
+
+        Returns:
+            Whether it was still the proven server at the end.
+        """
+        if await self._server_lost(preset):
+            return False
         self._recorder.happen(PhaseChanged(phase="evaluating", preset=preset, words="lossless check"))
         count = self._sweep.evals.lossless_prompts
         limits = LosslessLimits(share=self._sweep.evals.lossless_share, position=self._sweep.evals.lossless_position)
@@ -104,6 +124,8 @@ class Checking:
             self._recorder.happen(Said(level="error", words=f"the lossless check did not run: {error}"))
             await self._pool.start()
             texts = {}
+        if await self._server_lost(preset):
+            return False
         if preset == reference or not self._reference_texts:
             self._reference_texts, self._reference_name = texts, preset
         summary = compare(
@@ -111,6 +133,14 @@ class Checking:
         )
         self._recorder.happen(LosslessEnded(summary=summary))
         self._recorder.sync()
+        return True
+
+    async def _server_lost(self, preset: str) -> bool:
+        """Whether the server is not the proven one any more: nothing is concluded then, and the plan comes back."""
+        why = await self._guard.changed()
+        if why is not None:
+            self._recorder.happen(PresetLost(preset=preset, reason=why))
+        return why is not None
 
     def suspect(self) -> None:
         """Raises the suspicions that the state so far supports and that were not raised yet."""
@@ -193,5 +223,5 @@ def reference_texts(folder: Path, state: SessionState) -> dict[int, GreedyText]:
             text="\n".join(part for part in (text.reasoning_content, text.content) if part), tokens=text.n_out
         )
         for text in texts
-        if text.purpose == "lossless" and text.preset == state.reference
+        if text.purpose == "lossless" and text.preset == state.reference and text.finish_reason in CLEAN_ENDS
     }

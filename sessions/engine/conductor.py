@@ -88,9 +88,10 @@ class Conductor:
                 continue
             finally:
                 self._step = None
-            if isinstance(step, ApplyPreset | MeasureCell):
-                interrupted = self._status(step) in ("skipped", "waiting")
-                self._failures = 0 if good else self._failures + (not interrupted)
+            if good:
+                self._failures = 0 if isinstance(step, MeasureCell) else self._failures
+            elif isinstance(step, RunCoding | RunLossless) or self._status(step) not in ("skipped", "waiting"):
+                self._failures += 1
             if self._failures >= self._sweep.limits.max_failures:
                 return "failed", f"{self._failures} failures in a row; {self._tally()}"
 
@@ -99,7 +100,7 @@ class Conductor:
             if self._stop:
                 return
             if self.state.phase != "paused":
-                why = "the disk is full" if self._recorder.disk_full else "as asked; r goes on"
+                why = "the disk is full" if self._recorder.disk_full else "as asked"
                 self._recorder.happen(PhaseChanged(phase="paused", preset=self.state.current_preset, words=why))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._going.wait(), None if not self._recorder.disk_full else DISK_CHECK_S)
@@ -113,15 +114,15 @@ class Conductor:
                 if self._status(step) == "waiting":
                     return False
                 self._wanted = None if self._wanted == name else self._wanted
-                if not good:
+                if good:
+                    self._take_up_again(name)
+                else:
                     self._without(name)
                 return good
             case RunCoding(name):
-                await self._checking.coding(name)
-                return True
+                return await self._checking.coding(name)
             case RunLossless(name):
-                await self._checking.lossless(name)
-                return True
+                return await self._checking.lossless(name)
             case MeasureCell(cell):
                 good = await self._measuring.measure(cell, self.state.presets[cell.preset].preset)
                 if good:
@@ -143,6 +144,12 @@ class Conductor:
 
     def _status(self, step: ApplyPreset | MeasureCell) -> str:
         return self._cell(step).status if isinstance(step, MeasureCell) else self.state.presets[step.preset].status
+
+    def _take_up_again(self, name: str) -> None:
+        """A preset that failed before and is in effect now: its cells are measured after all."""
+        for cell in list(self.state.cells.values()):
+            if cell.key.preset == name and cell.status == "not-in-effect":
+                self._recorder.happen(CellReset(cell=cell.key, reason="its preset is in effect now"))
 
     def _cell(self, step: MeasureCell) -> CellState:
         return self.state.cells[step.cell.text]
@@ -196,9 +203,8 @@ class Conductor:
             return Reply(ok=True, words="the running cell is skipped")
         if isinstance(self._step, ApplyPreset):
             name = self._step.preset
+            self._without_asking_again(name)
             await self._leave_step()
-            self._recorder.happen(PresetSkipped(preset=name, reason="skipped by the operator"))
-            self._skip_cells(name)
             return Reply(ok=True, words=f"{name} is skipped")
         return Reply(ok=False, words="nothing is running that can be skipped")
 
@@ -210,6 +216,11 @@ class Conductor:
             cell = max(ended, key=lambda c: c.ended_t or 0.0, default=None)
         if cell is None or cell.status in ("waiting", "running"):
             return Reply(ok=False, words="there is no such finished cell")
+        if (preset := self.state.presets[cell.key.preset]).status in ("not-in-effect", "skipped"):
+            words = (
+                f"{cell.key.preset} is {preset.status.replace('-', ' ')}: apply it first, that measures its cells too"
+            )
+            return Reply(ok=False, words=words)
         self._recorder.happen(CellReset(cell=cell.key, reason="repeated by the operator"))
         return Reply(ok=True, words=f"{cell.key.text} will be measured again")
 
@@ -259,8 +270,7 @@ class Conductor:
         running = self._step
         if isinstance(running, ApplyPreset) and running.preset == command.argument:
             return await self._skip(Command(name="skip"))
-        self._recorder.happen(PresetSkipped(preset=command.argument, reason="skipped by the operator"))
-        self._skip_cells(command.argument)
+        self._without_asking_again(command.argument)
         if isinstance(running, MeasureCell) and running.cell.preset == command.argument:
             await self._measuring.drop("its preset is skipped by the operator")
         return Reply(ok=True, words=f"{command.argument} is skipped")
@@ -273,7 +283,10 @@ class Conductor:
         self._recorder.happen(PresetsReordered(order=order))
         return Reply(ok=True, words="the order is changed")
 
-    def _skip_cells(self, name: str) -> None:
+    def _without_asking_again(self, name: str) -> None:
+        """Skips a preset and the cells it has left, whether or not it was asked for before."""
+        self._wanted = None if self._wanted == name else self._wanted
+        self._recorder.happen(PresetSkipped(preset=name, reason="skipped by the operator"))
         for cell in list(self.state.cells.values()):
             if cell.key.preset == name and cell.status == "waiting":
                 self._recorder.happen(
@@ -293,6 +306,6 @@ class Conductor:
             return
         doing.cancel()
         await asyncio.wait([doing])
-        if isinstance(step, ApplyPreset) and self.state.presets[step.preset].status == "switching":
+        if isinstance(step, ApplyPreset) and self._step is None and not self._stop:
             words = f"gave up putting {step.preset} in effect"
             self._recorder.happen(PhaseChanged(phase="idle", words=words))

@@ -18,6 +18,7 @@ from reconfig.situation import Onlooker, Situation
 from reconfig.watching import wait_for_trouble
 
 LOOK_S = 1.0
+FACTS_COMPARED = ("manager pid", "manager invocation", "listener pid", "listener started", "server random_seed")
 GONE_LOOKS = 2
 """A port that is closed at so many looks in a row belongs to a server that is gone."""
 
@@ -44,9 +45,16 @@ class Guard:
         self._watching: list[asyncio.Task[None]] = []
 
     async def remember(self, proof: Proof) -> None:
-        """Takes what runs now as the proven instance and begins to watch it."""
+        """Takes what runs now as the proven instance and begins to watch it.
+
+        An instance that is another already than the one the proof speaks of is trouble from the start.
+        """
         await self.forget()
         self._proven = await self._onlooker.look()
+        now = self._proven.identity
+        other = [name for name in FACTS_COMPARED if name in now and proof.instance.get(name, now[name]) != now[name]]
+        if other:
+            self._trouble = f"the server was replaced right after its proof ({', '.join(other)})"
         self._watching = [asyncio.create_task(self._watch_manager(proof)), asyncio.create_task(self._watch_port())]
 
     async def forget(self) -> None:
@@ -79,8 +87,11 @@ class Guard:
         self._tell(trouble.words)
 
     async def _watch_port(self) -> None:
+        proven = self._proven.listeners if self._proven is not None else ()
         closed = 0
         while closed < GONE_LOOKS:
             await asyncio.sleep(LOOK_S)
+            if proven and not any(self._onlooker.processes.alive(one) for one in proven):
+                return self._tell(f"the process that listened on port {self._onlooker.port} is gone")
             closed = 0 if await self._onlooker.server.port_open() else closed + 1
-        self._tell(f"port {self._onlooker.port} is closed")
+        return self._tell(f"port {self._onlooker.port} is closed")

@@ -22,7 +22,7 @@ from loadgen.measure import measure_cell
 from loadgen.phases import steady_window
 from loadgen.pool import WorkerPool
 from loadgen.records import RequestRecord
-from loadgen.spec import Calibration, CellProgress, CellSpec, Stop, Target, WorkerHealth
+from loadgen.spec import Calibration, CellProgress, CellSpec, ClosedLoop, Stop, Target, WorkerHealth
 from loadgen.workload_calibration import calibrate_target
 from reconfig.presets import Preset
 from sessions.engine.guarding import Guard
@@ -34,6 +34,34 @@ from sessions.sweep import Seconds, Sweep
 
 WARMUP_MOST = 8
 FAILURES_SHOWN = 8
+CALIBRATION_LIMIT_S = 120.0
+
+
+class _Attempt(msgspec.Struct, kw_only=True):
+    """One attempt at one cell, while it runs.
+
+    Attributes:
+        dropped: why the operator's wish ended it; `lost`: how its server is not the proven one.
+        began: `time.perf_counter()` of its begin; `opened_t`, `started_t`, `ended_t`: session seconds of its begin, of
+            its measured part's begin, and of its end.
+    """
+
+    cell: CellKey
+    preset: Preset
+    run: str
+    spec: CellSpec
+    began: float
+    opened_t: float
+    started_t: float | None = None
+    ended_t: float = 0.0
+    records: list[RequestRecord] = []
+    dropped: str | None = None
+    lost: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether something ended it before its time."""
+        return self.dropped is not None or self.lost is not None
 
 
 class Measuring:
@@ -54,28 +82,33 @@ class Measuring:
         self, sweep: Sweep, recorder: Recorder, pool: WorkerPool, watch: Watch, target: Target, guard: Guard
     ) -> None:
         self.target = target
-        self._guard = guard
-        self._lost: str | None = None
-        self._skipping: asyncio.Future[None] | None = None
         self._sweep = sweep
         self._recorder = recorder
         self._pool = pool
         self._watch = watch
-        self._dropped: str | None = None
+        self._guard = guard
+        self._attempt: _Attempt | None = None
+        self._preparing: asyncio.Future[None] | None = None
+        self._skipping: asyncio.Future[None] | None = None
+        self._again: set[str] = set()
         self._calibration: Calibration | None = None
         self._lag = LagWatcher()
 
     async def drop(self, why: str) -> None:
-        """Abandons the running cell; `measure` returns soon, with the cell skipped or reset."""
-        self._dropped = why
-        await self._pool.skip()
+        """Abandons the running cell; `measure` returns soon, with the cell skipped."""
+        if self._attempt is not None:
+            self._attempt.dropped = self._attempt.dropped or why
+            await self._stop()
 
     def _lose(self, why: str) -> None:
-        self._lost = why
-        self._skipping = asyncio.ensure_future(self._pool.skip())
+        if self._attempt is not None:
+            self._attempt.lost = self._attempt.lost or why
+            self._skipping = asyncio.ensure_future(self._stop())
 
-    def _why_dropped(self) -> str | None:
-        return self._dropped
+    async def _stop(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+        await self._pool.skip()
 
     async def measure(self, cell: CellKey, preset: Preset) -> bool:
         """Measures a cell.
@@ -88,46 +121,77 @@ class Measuring:
             Whether the cell has figures.
         """
         before = self._recorder.state.cells.get(cell.text)
-        attempt = (before.attempt if before else 0) + 1
-        run = cell.text if attempt == 1 else f"{cell.text}#{attempt}"
-        self._dropped = self._lost = None
-        spec = await self._calibrated(self.spec(cell, run))
-        began = time.perf_counter()
+        number = (before.attempt if before else 0) + 1
+        run = cell.text if number == 1 else f"{cell.text}#{number}"
+        attempt = _Attempt(
+            cell=cell,
+            preset=preset,
+            run=run,
+            spec=self.spec(cell, run),
+            began=time.perf_counter(),
+            opened_t=self._recorder.now(),
+        )
         self._recorder.happen(PhaseChanged(phase="warming", preset=cell.preset, cell=cell))
-        self._recorder.happen(CellStarted(cell=cell, run=run, attempt=attempt))
-        records: list[RequestRecord] = []
-        flushing = flush_cache(self.target) if self._sweep.load.flush_cache else asyncio.sleep(0, False)
-        self._lost, _, _ = await asyncio.gather(self._guard.changed(), flushing, self._watch.edge())
-        if self._lost is not None:
-            return self._give_up(cell, run, attempt, records, began)
-        if (why := self._why_dropped()) is not None:
-            self._end(cell, run, "skipped", why, records, began)
-            return False
-        cell_start = self._recorder.now()
-        self._lag.start()
+        self._recorder.happen(CellStarted(cell=cell, run=run, attempt=number))
+        self._attempt = attempt
         self._guard.alarm = self._lose
+        self._lag.start()
         try:
-            health = await self._pool.run_cell(
-                spec,
-                on_record=lambda record: self._record(record, records),
-                on_progress=lambda progress: self._progress(cell, progress),
-            )
+            await self._prepare(attempt)
+            health = None if attempt.over else await self._run(attempt)
+            if health is None:
+                return self._abandon(attempt)
+            return await self._judge(attempt, health)
         except CellError as error:
-            self._end(cell, run, "failed", str(error), records, began)
+            self._end(attempt, "failed", str(error))
             return False
         except WorkerLost as error:
-            self._end(cell, run, "failed", f"a load process died: {error}", records, began)
+            self._end(attempt, "failed", f"a load process died: {error}")
             await self._pool.start()
             return False
         finally:
             self._lag.stop()
             self._guard.alarm = None
-        cell_end = self._recorder.now()
+            self._attempt = None
+
+    async def _prepare(self, attempt: _Attempt) -> None:
+        """Does what precedes a cell: calibration, the flush, a look at the server. A dropped cell ends it at once."""
+        self._preparing = asyncio.ensure_future(self._make_ready(attempt))
+        try:
+            await self._preparing
+        except asyncio.CancelledError:
+            if not attempt.over:
+                self._preparing.cancel()
+                raise
+        finally:
+            self._preparing = None
+
+    async def _make_ready(self, attempt: _Attempt) -> None:
+        with contextlib.suppress(TargetError, TimeoutError):  # the cell itself will tell what is wrong
+            async with asyncio.timeout(CALIBRATION_LIMIT_S):
+                self._calibration = await calibrate_target(attempt.spec, self.target, self._pool, self._calibration)
+        attempt.spec = msgspec.structs.replace(attempt.spec, calibration=self._calibration)
+        flushing = flush_cache(self.target) if self._sweep.load.flush_cache else asyncio.sleep(0, False)
+        changed, _ = await asyncio.gather(self._guard.changed(), flushing)
+        attempt.lost = attempt.lost or changed
+
+    async def _run(self, attempt: _Attempt) -> WorkerHealth | None:
+        """Runs the requests, a reading of everything before and after the measured ones; `None` when it was ended."""
+
+        async def before_start() -> None:
+            await self._watch.edge()
+            attempt.started_t = self._recorder.now()
+
+        health = await self._pool.run_cell(
+            attempt.spec,
+            on_record=lambda record: self._record(record, attempt.records),
+            on_progress=lambda progress: self._progress(attempt.cell, progress),
+            before_start=before_start,
+        )
+        attempt.ended_t = self._recorder.now()
         changed, _ = await asyncio.gather(self._guard.changed(), self._watch.edge())
-        self._lost = self._lost or changed
-        if self._lost is not None:
-            return self._give_up(cell, run, attempt, records, began)
-        return await self._judge(cell, run, attempt, spec, preset, records, health, (cell_start, cell_end), began)
+        attempt.lost = attempt.lost or changed
+        return None if attempt.over else health
 
     def spec(self, cell: CellKey, run: str) -> CellSpec:
         """Returns what the load generator is asked for a cell."""
@@ -145,7 +209,7 @@ class Measuring:
                 requests=requests,
                 duration_s=_plain(matrix.duration),
                 interval_share=matrix.interval,
-                min_requests=cell.concurrency,
+                min_requests=cell.concurrency if isinstance(load.arrival, ClosedLoop) and requests is None else 1,
             ),
             workload=load.workload,
             warmup_requests=warmup,
@@ -158,12 +222,6 @@ class Measuring:
             first_token_timeout_s=_plain(load.first_token_timeout),
         )
 
-    async def _calibrated(self, spec: CellSpec) -> CellSpec:
-        """Returns the cell with what is known of how the server counts prompt tokens, asking it what is not."""
-        with contextlib.suppress(TargetError, WorkerLost):  # the cell itself will tell what is wrong
-            self._calibration = await calibrate_target(spec, self.target, self._pool, self._calibration)
-        return msgspec.structs.replace(spec, calibration=self._calibration)
-
     def _record(self, record: RequestRecord, records: list[RequestRecord]) -> None:
         records.append(record)
         self._recorder.request(record)
@@ -173,61 +231,60 @@ class Measuring:
             self._recorder.happen(PhaseChanged(phase="measuring", preset=cell.preset, cell=cell))
         self._recorder.happen(CellProgressed(cell=cell, progress=progress))
 
-    async def _judge(
-        self,
-        cell: CellKey,
-        run: str,
-        attempt: int,
-        spec: CellSpec,
-        preset: Preset,
-        records: list[RequestRecord],
-        health: WorkerHealth,
-        span: tuple[float, float],
-        began: float,
-    ) -> bool:
+    async def _judge(self, attempt: _Attempt, health: WorkerHealth) -> bool:
+        records = attempt.records
         measured = [r for r in records if r.purpose == "cell"]
-        if self._dropped is not None:
-            self._end(cell, run, "skipped", self._dropped, records, began)
-            return False
         failed = sum(1 for r in measured if not r.valid)
         if not measured or failed == len(measured):
-            why = "no request came back" if not measured else f"all {failed} requests failed"
-            self._end(cell, run, "failed", why, records, began)
+            self._end(attempt, "failed", "no request came back" if not measured else f"all {failed} requests failed")
             return False
-        if attempt == 1 and failed / len(measured) > self._sweep.limits.error_share:
-            self._end(cell, run, "failed", f"{failed} of {len(measured)} requests failed", records, began)
-            self._recorder.happen(CellReset(cell=cell, reason="too many failures; measured once more"))
+        if failed / len(measured) > self._sweep.limits.error_share and attempt.cell.text not in self._again:
+            self._end(attempt, "failed", f"{failed} of {len(measured)} requests failed")
+            self._once_more(attempt.cell, "too many failures; measured once more")
             return False
-        window = steady_window(measured, spec) or span
-        figures = await asyncio.to_thread(  # long enough to be felt by those who watch
-            measure_cell,
-            records,
-            spec,
+        figures = await asyncio.to_thread(self._figures, attempt, measured, health)
+        if attempt.over:
+            return self._abandon(attempt)
+        requests_s = max(r.t for r in records) - min(r.t_send for r in records)
+        self._end(attempt, "measured", "", figures, requests_s)
+        return True
+
+    def _figures(self, attempt: _Attempt, measured: list[RequestRecord], health: WorkerHealth) -> CellFigures:
+        """Computes the figures; in a thread, since that takes long enough to be felt by those who watch."""
+        preset = attempt.preset
+        whole = (attempt.opened_t, attempt.ended_t)
+        counted = (attempt.opened_t if attempt.started_t is None else attempt.started_t, attempt.ended_t)
+        window = steady_window(measured, attempt.spec) or counted
+        figures = measure_cell(
+            attempt.records,
+            attempt.spec,
             health=health,
-            server=self._watch.server_window(*window, *span),
-            gpus=self._watch.gpu_window(*window, *span),
+            server=self._watch.server_window(*window, *counted),
+            gpus=self._watch.gpu_window(*window, *whole),
             speculative=preset.speculative,
             chain=preset.speculative and preset.budget is None,
             goodput_limits=self._goodput(),
         )
         client = msgspec.structs.replace(figures.client, engine_lag_p99_s=self._lag.lag_s(0.99))
-        figures = msgspec.structs.replace(figures, client=client)
-        if (batch := self._watch.graph_missed(*span)) is not None:
-            figures = msgspec.structs.replace(figures, marks=(*figures.marks, graph_missed(batch)))
-        requests_s = max((r.t for r in records), default=span[1]) - min((r.t_send for r in records), default=span[0])
-        self._end(cell, run, "measured", "", records, began, figures, requests_s)
-        return True
+        marks = figures.marks
+        if (batch := self._watch.graph_missed(*counted)) is not None:
+            marks = (*marks, graph_missed(batch))
+        return msgspec.structs.replace(figures, client=client, marks=marks)
 
-    def _give_up(
-        self, cell: CellKey, run: str, attempt: int, records: list[RequestRecord], began: float
-    ) -> Literal[False]:
-        """Ends a cell whose server is not the proven one; it gets no figures, and is measured once more."""
-        why = self._lost or ""
-        self._end(cell, run, "failed", why, records, began)
-        self._recorder.happen(PresetLost(preset=cell.preset, reason=why))
-        if attempt == 1:
-            self._recorder.happen(CellReset(cell=cell, reason="its server went away; measured once more"))
+    def _abandon(self, attempt: _Attempt) -> Literal[False]:
+        """Ends a cell before its time: it gets no figures. One whose server went away is measured once more."""
+        if attempt.lost is None:
+            self._end(attempt, "skipped", attempt.dropped or "")
+            return False
+        self._end(attempt, "failed", attempt.lost)
+        self._recorder.happen(PresetLost(preset=attempt.cell.preset, reason=attempt.lost))
+        self._once_more(attempt.cell, "its server went away; measured once more")
         return False
+
+    def _once_more(self, cell: CellKey, reason: str) -> None:
+        if cell.text not in self._again:
+            self._again.add(cell.text)
+            self._recorder.happen(CellReset(cell=cell, reason=reason))
 
     def _goodput(self) -> GoodputLimits | None:
         limits = self._sweep.limits
@@ -237,24 +294,21 @@ class Measuring:
 
     def _end(
         self,
-        cell: CellKey,
-        run: str,
-        outcome: Literal["measured", "failed", "skipped", "not-in-effect"],
+        attempt: _Attempt,
+        outcome: Literal["measured", "failed", "skipped"],
         reason: str,
-        records: list[RequestRecord],
-        began: float,
         figures: CellFigures | None = None,
         requests_s: float | None = None,
     ) -> None:
-        took = time.perf_counter() - began
+        took = time.perf_counter() - attempt.began
         self._recorder.happen(
             CellEnded(
-                cell=cell,
-                run=run,
+                cell=attempt.cell,
+                run=attempt.run,
                 outcome=outcome,
                 figures=figures,
                 reason=reason,
-                failures=failures_of(records),
+                failures=failures_of(attempt.records),
                 took_s=round(took, 3),
                 overhead_s=None if requests_s is None else round(took - requests_s, 3),
             )
