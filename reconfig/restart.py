@@ -164,7 +164,7 @@ class Restart:
         while True:
             passed_s = self._now() - self.started
             if await self._onlooker.server.port_open():
-                listeners = self._onlooker.listeners()
+                listeners = await asyncio.to_thread(self._onlooker.listeners)
                 if not listeners or self._is_ours(listeners):
                     break
                 self._steps.news("port", f"the port is answered by {_names(listeners)}, which is not the new server")
