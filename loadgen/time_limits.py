@@ -49,7 +49,8 @@ class TimeLimits:
         for due, error in self._due():
             if due <= now:
                 self.failure = Failure(Outcome.TIMEOUT, error)
-                with contextlib.suppress(RuntimeError):  # the scope has ended at this very moment, cancelled from outside
+                # The scope may have ended at this very moment, cancelled from outside.
+                with contextlib.suppress(RuntimeError):
                     self._scope.reschedule(self._loop.time())
                 return
             earliest = due if earliest is None else min(earliest, due)
