@@ -116,6 +116,8 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
         start_rate_limit: cap on request starts a second, `None` for none.
         warmup_requests: requests before the measured ones, recorded with purpose "warmup".
         seed: makes prompts and arrivals reproducible; another one for every repetition of a cell.
+        salt: goes into the prompts' openings and nothing else: prompts of another salt are new to a prefix cache, and
+            ask the same. Another one for every session and attempt.
         calibration: how the server counts prompt tokens; without one, prompts have about the wanted length.
     """
 
@@ -131,6 +133,7 @@ class CellSpec(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = False
     route: Route = "chat"
     seed: int = 0
+    salt: str = ""
     start_rate_limit: float | None = None
     request_timeout_s: float | None = None
     stall_timeout_s: float | None = None

@@ -1,8 +1,9 @@
 """Makes the requests of a cell: the one place that decides what is asked.
 
 A prompt is an opening of random words, background text of the wanted length, and a task. The opening makes it new to
-a prefix cache from its first token on; seed, cell and number decide every word, so a cell can be asked again. The
-preset is not among them: all presets are asked the same.
+a prefix cache from its first token on. Seed, cell and number decide every word, so a cell can be asked again; the
+salt has a say in the opening alone, so that what is asked again is new to the cache. The preset is not among them:
+all presets are asked the same.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class PromptSource:
         own = self._own[index % len(self._own)]
         messages = own.as_messages()
         if self._spec.workload.cache == "unique":
-            opening = _opening(self._rng(index))
+            opening = self._opening(index)
             messages = (msgspec.structs.replace(messages[0], content=opening + messages[0].content), *messages[1:])
         return messages, own.category
 
@@ -172,7 +173,7 @@ class PromptSource:
         which = index % len(self._materials)
         material, head = self._materials[which], self._shared[which]
         rng = self._rng(index)
-        opening = self._part(_opening(rng))
+        opening = self._part(self._opening(index))
         left = self._spec.context - self._calibration.overhead - opening.tokens
         if head is not None:
             left -= head.tokens
@@ -215,14 +216,17 @@ class PromptSource:
         known = self._calibration.counts.get(part_key(text))
         return self._calibration.scale * estimate_tokens(text) if known is None else known
 
-    def _rng(self, index: int) -> random.Random:
+    def _key(self, index: int) -> str:
         spec = self._spec
-        return random.Random(f"{spec.seed}/{spec.context}/{spec.concurrency}/{spec.temperature:g}/{index}")
+        return f"{spec.seed}/{spec.context}/{spec.concurrency}/{spec.temperature:g}/{index}"
 
+    def _rng(self, index: int) -> random.Random:
+        return random.Random(self._key(index))
 
-def _opening(rng: random.Random) -> str:
-    words = rng.sample(OPENING_WORDS, OPENING_LENGTH)
-    return f"{words[0].capitalize()} {' '.join(words[1:])}.\n\n"
+    def _opening(self, index: int) -> str:
+        """Random words; all openings are of one estimated length, so that the rest does not depend on the salt."""
+        words = random.Random(f"{self._spec.salt}/{self._key(index)}").sample(OPENING_WORDS, OPENING_LENGTH)
+        return f"{words[0].capitalize()} {' '.join(words[1:])}.\n\n"
 
 
 def _task(tasks: Sequence[_Part], room: float, rng: random.Random) -> _Part:

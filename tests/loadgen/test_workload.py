@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import collections
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loadgen.records import Generation, GenerationRequest
 from loadgen.spec import CellSpec, Stop, Workload
@@ -56,6 +59,46 @@ def test_same_seed_asks_the_same_and_another_cell_something_else() -> None:
     assert text(PromptSource(spec(cell="another preset")).request(7)) == asked
     for other in (spec(seed=1), spec(concurrency=4), spec(context=1025), spec(temperature=0.7)):
         assert text(PromptSource(other).request(7)) != asked
+
+
+SALTS = st.text(max_size=20)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(SALTS, min_size=2, max_size=2, unique=True), st.integers(0, 5000), st.integers(0, 9))
+def test_another_salt_opens_otherwise_and_asks_the_same(salts: list[str], index: int, seed: int) -> None:
+    one, other = (text(PromptSource(spec(200, seed=seed, salt=salt)).request(index)) for salt in salts)
+    assert one[:16] != other[:16]
+    assert one.partition("\n\n")[2] == other.partition("\n\n")[2] != ""
+    assert text(PromptSource(spec(200, seed=seed, salt=salts[0])).request(index)) == one
+
+
+def test_no_opening_of_one_session_is_found_in_another() -> None:
+    sources = [PromptSource(spec(60, salt=f"night-{session}#{attempt}")) for session in range(3) for attempt in (1, 2)]
+    openings = [text(source.request(i)).partition("\n\n")[0] for source in sources for i in range(500)]
+    assert len(set(openings)) == 3000
+
+
+def test_salt_opens_own_prompts_too_where_they_are_to_be_unique(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"prompt": "What is a tree?"}\n')
+    one, other = (
+        text(PromptSource(spec(kind="jsonl", path=str(path), salt=salt)).request(0)) for salt in ("one", "other")
+    )
+    assert one != other
+    assert one.partition("\n\n")[2] == other.partition("\n\n")[2] == "What is a tree?"
+
+
+def test_salt_leaves_the_other_ways_of_caching_as_they_are() -> None:
+    one, other = (PromptSource(spec(4096, cache="shared-prefix", salt=salt)) for salt in ("one", "other"))
+    first, second = text(one.request(0)), text(other.request(0))
+    assert first != second
+    assert first[: int(0.9 * len(first))] == second[: int(0.9 * len(first))]
+    warm = PromptSource(spec(cache="warm", warmup_requests=4, salt="one"))
+    warmed = {text(warm.request(i)) for i in range(1_000_000_000, 1_000_000_004)}
+    assert {text(warm.request(i)) for i in range(30)} == warmed
+    fresh = PromptSource(spec(cache="warm", warmup_requests=4, salt="other"))
+    assert not warmed & {text(fresh.request(i)) for i in range(4)}
 
 
 def test_a_request_carries_what_the_cell_asks() -> None:
@@ -160,7 +203,8 @@ def test_pool_grows_with_the_context() -> None:
 
 def test_material_is_distinct_and_complete() -> None:
     assert len(set(OPENING_WORDS)) == len(OPENING_WORDS) >= 128
-    for given in TASKS.values():
-        assert len(set(given.tasks)) == len(given.tasks) >= 10
-        assert len(set(given.refinements)) == len(given.refinements) >= 9
-        assert len(given.follow_ups) >= 2
+    assert {estimate_tokens(word) for word in OPENING_WORDS} == {1.0}  # prompts differ in length by no opening
+    for material in TASKS.values():
+        assert len(set(material.tasks)) == len(material.tasks) >= 10
+        assert len(set(material.refinements)) == len(material.refinements) >= 9
+        assert len(material.follow_ups) >= 2
