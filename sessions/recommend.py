@@ -99,6 +99,14 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool = False
 
     @property
+    def headline(self) -> str:
+        """The recommendation in a sentence, as careful as the figures are."""
+        if self.overall is None:
+            return f"no recommendation: {self.why}"
+        others = f", or as well {' or '.join(self.equal)}, not distinguishable from it" if self.equal else ""
+        return f"run {self.overall}{others}: {self.why}"
+
+    @property
     def policy(self) -> dict[Point, str]:
         """The policy: matrix point -> preset, where one can be named."""
         return {c.point: c.preset for c in self.choices if c.preset is not None}

@@ -40,7 +40,7 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
             table.add_row(printable(_where(cell)) + doubt, *(_change(m) for m in cell.metrics if m.metric in keys))
         print_table(
             console,
-            "cell by cell: B against A, % (95 % interval); ? where a scatter is not known, ! where the cell does not count",
+            "cell by cell: B against A, % (95 % interval); ? scatter not known; ! does not count",
             table,
         )
     for cell in found.cells:
@@ -111,12 +111,8 @@ def print_recommendation(found: Recommendation, out: TextIO) -> None:
     """Prints a recommendation: the one preset, the policy table, every cell's best, the standings, warnings."""
     console = console_on(out)
     simulated = "  SIMULATED" if found.simulated else ""
-    if found.overall is None:
-        console.print(Text(printable(f"no recommendation: {found.why}{simulated}"), "bold yellow"))
-    else:
-        console.print(Text(printable(f"run {found.overall}: {found.why}{simulated}"), "bold"))
-    if found.equal:
-        console.print(Text(printable(f"not distinguishable from it over all: {', '.join(found.equal)}")))
+    sure = found.overall is not None and not found.equal
+    console.print(Text(printable(found.headline + simulated), "bold" if sure else "bold yellow"))
     for words in found.warnings:
         console.print(Text(printable(f"! {words}"), "yellow"))
     for temperature in matrix(c.point for c in found.choices)[2]:

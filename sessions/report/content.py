@@ -52,13 +52,9 @@ def report_of(session: Session, *, charts: bool = True) -> Report:
 
 
 def _recommendation(session: Session, found: Recommendation) -> list[Block]:
-    blocks: list[Block] = []
-    if found.overall is None:
-        blocks.append(Words(f"No recommendation: {found.why}.", "warning"))
-    else:
-        blocks.append(Words(f"Run {found.overall}: {found.why}.", "good"))
-    if found.equal:
-        blocks.append(Words(f"Not distinguishable from it over all: {', '.join(found.equal)}."))
+    headline = found.headline[0].upper() + found.headline[1:]
+    sure = found.overall is not None and not found.equal
+    blocks: list[Block] = [Words(f"{headline}.", "good" if sure else "warning")]
     blocks += [Words(words, "warning") for words in found.warnings]
     for temperature in matrix(c.point for c in found.choices)[2]:
         choices = [c for c in found.choices if c.point.temperature == temperature]
@@ -283,7 +279,8 @@ def _evals(session: Session) -> list[Block]:
                     Cell(", ".join(dict.fromkeys(said)) or "-", "good" if passed else "bad" if said else "plain")
                 )
             rows.append([name, f"{summary.passed}/{summary.judged or 0}", words, *verdicts])
-        headings = ["preset", "passed", "pass@1 (95 %)", *(tasks if len(tasks) <= 12 else ())]
+        shown = [t.removeprefix(f"{problem_set}/") for t in tasks] if len(tasks) <= 12 else []
+        headings = ["preset", "passed", "pass@1 (95 %)", *shown]
         blocks.append(grid(headings, rows, left=(0, *range(3, len(headings))), caption=problem_set))
     rows = []
     for name, p in presets.items():

@@ -43,6 +43,9 @@ def test_what_cannot_be_told_apart_is_said(tmp_path: Path) -> None:
     speculating = {"b8t4-w2048", "b16t4-w2048"}
     assert all({c.preset, *c.equal} == speculating for c in found.choices)
     assert {found.overall, *found.equal} == speculating
+    assert found.headline.startswith(
+        f"run {found.overall}, or as well {found.equal[0]}, not distinguishable from it: +"
+    )
 
 
 def test_weights_decide(tmp_path: Path) -> None:
@@ -101,6 +104,6 @@ def test_the_table_says_it(tmp_path: Path) -> None:
     out = StringIO()
     print_recommendation(recommend(state_of(make_session(tmp_path)), by="per-user"), out)
     text = out.getvalue()
-    assert text.startswith("run b8t4-w2048: +")
+    assert text.startswith("run b8t4-w2048")
     assert "policy by per-user: context x concurrency -> preset" in text
     assert "b16t4-w2048 passed" not in text
