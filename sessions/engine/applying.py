@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +13,7 @@ from loadgen.pool import WorkerPool
 from loadgen.spec import Target
 from loadgen.target import detect_target
 from reconfig.flags import CannotExpress, arguments
-from reconfig.limits import limits_from
+from reconfig.limits import Limits, limits_from
 from reconfig.loads import LoadMemory
 from reconfig.managers.protocol import Manager, ManagerError
 from reconfig.presets import Preset, Proof, ProofStep
@@ -27,6 +28,8 @@ from sessions.recorder import Recorder
 from sessions.sweep import Sweep
 
 STEP_INTERVAL_S = 0.25
+COME_BACK_S = 60.0
+"""How long a server that is measured as it stands may be away before it is given up."""
 PHASE_OF_STEP: dict[str, Phase] = {"generate": "probing", "settings": "checking", "model": "checking"}
 
 
@@ -151,15 +154,7 @@ class Applying:
     async def _proof(self, preset: Preset) -> Proof:
         limits = limits_from(self._sweep.server.manager)
         if self._sweep.as_it_stands:
-            return await prove_running(
-                None,
-                target=self._target,
-                generator=self._pool,
-                limits=limits,
-                on_step=lambda step: self._step(preset.name, step),
-                on_log=self._watch.logged,
-                clock=self._recorder.now,
-            )
+            return await self._proof_as_it_stands(preset, limits)
         return await put_in_effect(
             preset,
             vocabulary=self._vocabulary,
@@ -173,6 +168,23 @@ class Applying:
             gpu_memory_free=self._gpu_memory,
             memory_of_loads=self._memory,
         )
+
+    async def _proof_as_it_stands(self, preset: Preset, limits: Limits) -> Proof:
+        """Proves a server that is not ours to restart; one that was there before is given a while to come back."""
+        deadline = self._recorder.now() + (COME_BACK_S if self._first_found is not None else 0.0)
+        while True:
+            proof = await prove_running(
+                None,
+                target=self._target,
+                generator=self._pool,
+                limits=limits,
+                on_step=lambda step: self._step(preset.name, step),
+                on_log=self._watch.logged,
+                clock=self._recorder.now,
+            )
+            if proof.cause != "port" or self._recorder.now() >= deadline:
+                return proof
+            await asyncio.sleep(1.0)
 
     async def _settle(self, proof: Proof) -> Proof:
         """Finds out what the proven server is, and tells everybody who talks to it."""
