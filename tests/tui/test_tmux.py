@@ -111,7 +111,8 @@ def test_start_watch_switch_detach_attach_and_stop(tmp_path: Path, started: list
 def test_a_finished_sweep_is_compared_and_left(tmp_path: Path, started: list[Tmux]) -> None:
     terminal = Tmux(tmp_path, (120, 40), environment(tmp_path))
     started.append(terminal)
-    terminal.type(f"{SPECTOP} demo --headless --sim-speed 8 --sim-load-seconds 0.5 > log.txt; {SPECTOP} view last")
+    log = tmp_path / "log.txt"
+    terminal.type(f"{SPECTOP} demo --headless --sim-speed 8 --sim-load-seconds 0.5 > {log}; {SPECTOP} view last")
     terminal.wait_for("finished: 12 of 12", deadline_s=120)
     terminal.press("C")
     terminal.wait_for("with which preset?")
