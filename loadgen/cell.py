@@ -7,6 +7,7 @@ fall to them (`number % concurrency % W == w`), so that a cell is spread exactly
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,12 +20,13 @@ from loadgen.arrival import StopRule, due_times
 from loadgen.client import Client, Flight, Prepared
 from loadgen.lag import LagWatcher
 from loadgen.messages import Beat, CellOver, RecordMade, Share
-from loadgen.records import Generation, GenerationRequest, RequestRecord
+from loadgen.records import Generation, GenerationRequest, Outcome, RequestRecord
 from loadgen.spec import CellSpec, ClosedLoop
 
 BEAT_S = 0.25
 STARTS_AT_ONCE = 8
-PAUSE_S, PAUSE_MOST_S = 0.025, 2.0
+PAUSE_S, UNCONNECTED_PAUSE_S, PAUSE_MOST_S = 0.05, 0.25, 2.0
+MOST_DOUBLINGS = 6
 WARMUP_INDEX = 1_000_000_000
 """Warm-up prompts are numbered from here, so that none equals a measured one."""
 
@@ -36,6 +38,17 @@ async def _until(due_ns: int) -> None:
         if left_ns <= 0:
             return
         await asyncio.sleep(left_ns / 1e9)
+
+
+def _pause_s(fruitless: int, outcome: Outcome) -> float:
+    """How long a slot waits after that many requests in a row that gave no token, the last of them with `outcome`.
+
+    A server that is down answers at once: without a pause that would be thousands of failures a second.
+    """
+    if not fruitless or (fruitless == 1 and outcome is not Outcome.CONNECT):
+        return 0.0
+    first_s = UNCONNECTED_PAUSE_S if outcome is Outcome.CONNECT else PAUSE_S
+    return min(PAUSE_MOST_S, first_s * 2 ** min(fruitless - 1, MOST_DOUBLINGS))
 
 
 class Prompts(Protocol):
@@ -165,11 +178,16 @@ class CellRun:
         fruitless = 0
         for number in numbers:
             previous = await self._one(number, slot, time.perf_counter_ns(), previous)
-            fruitless = fruitless + 1 if previous.record.ttft is None and not previous.record.valid else 0
-            if fruitless > 1:
-                # A server that is down answers at once: without a pause that would be thousands of failures a second.
-                await asyncio.sleep(min(PAUSE_MOST_S, PAUSE_S * 2**fruitless))
+            record = previous.record
+            fruitless = fruitless + 1 if record.ttft is None and not record.valid else 0
+            await self._rest(_pause_s(fruitless, record.outcome))
         self._idle = True
+
+    async def _rest(self, pause_s: float) -> None:
+        """Waits before a slot's next request, unless there is to be none."""
+        if pause_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), pause_s)
 
     async def _arrivals(self, group: asyncio.TaskGroup) -> None:
         """An open loop: requests start when they are due, as long as one of this worker's slots is free."""

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import psutil
@@ -125,13 +126,20 @@ async def test_no_live_rate_where_the_server_does_not_count_as_it_goes() -> None
 async def test_a_server_that_is_down_is_not_hammered() -> None:
     async with token_server() as served:
         url = served.url
-    pool = WorkerPool(1, time.perf_counter_ns(), Target(base_url=url, model="m"))
+    pool = WorkerPool(2, time.perf_counter_ns(), Target(base_url=url, model="m"))
     await pool.start()
     seen = Seen()
-    await seen.run(pool, cell(concurrency=2, stop=Stop(duration_s=1.0)))
+    await seen.run(pool, cell(concurrency=8, stop=Stop(duration_s=1.0)))
     await pool.close()
     assert {record.outcome for record in seen.records} == {Outcome.CONNECT}
-    assert 4 <= len(seen.records) <= 20
+    starts: dict[int, list[float]] = {slot: [] for slot in range(8)}
+    for record in seen.records:
+        starts[record.slot].append(record.t_send)
+    for times in starts.values():
+        waits = [after - before for before, after in pairwise(sorted(times))]
+        # The first starts at once, then a quarter of a second is waited, then a half: the next would be too late.
+        assert len(times) in (2, 3)
+        assert all(wait > 0.24 * 2**n for n, wait in enumerate(waits))
 
 
 async def test_connections_and_processes_stay_between_cells() -> None:
