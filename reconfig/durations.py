@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -17,8 +18,8 @@ def seconds(value: str | float) -> float:
         ValueError: the text is none of these; the words say what is allowed.
     """
     if not isinstance(value, str):
-        if value < 0:
-            raise ValueError(f"{value}: a duration can't be negative")
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{value}: a duration is a number of seconds, and not less than none")
         return float(value)
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|)\s*", value.strip())
     if not parts or not re.fullmatch(r"(?:\d+(?:\.\d+)?\s*(?:ms|min|s|m|h|)\s*)+", value.strip()):

@@ -33,9 +33,6 @@ def manager_from(config: ManagerConfig, *, state_dir: Path) -> Manager:
     Args:
         config: the `[server.manager]` table.
         state_dir: a folder of ours for the server's log and process number, where the configuration names none.
-
-    Raises:
-        ValueError: the configuration contradicts itself; the words name the key and the cure.
     """
     match config:
         case SystemdConfig():

@@ -32,9 +32,6 @@ class CommandManager:
     pids_are_local = False
 
     def __init__(self, config: CommandConfig) -> None:
-        for key in ("start", "stop"):
-            if not getattr(config, key):
-                raise ValueError(f"[server.manager] {key} = []: an argument list is needed")
         self._config = config
         self.kills_orphans = config.kill_orphans
         self.starts_log = config.log is not None

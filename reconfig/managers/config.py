@@ -1,11 +1,16 @@
 """The `[server.manager]` table of a sweep file, one struct for each `kind`.
 
-The only place that knows the keys of a manager's configuration and their defaults.
+The only place that knows the keys of a manager's configuration and their defaults. A table that can't be meant is
+refused when it is made (`ValueError`, all faults in one message), so that no later step has to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+
+from reconfig.managers import judging
 
 Duration = str | int | float
 
@@ -26,6 +31,15 @@ class _Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     probe_timeout: Duration = "60s"
     memory_timeout: Duration = "60s"
     kill_orphans: bool = False
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def _problems(self) -> Iterator[str]:
+        limits = {name: getattr(self, name) for name in self.__struct_fields__ if name.endswith("_timeout")}
+        yield from judging.durations(limits, may_be_zero=("stop_timeout", "memory_timeout"))
 
 
 class SystemdConfig(_Common, frozen=True, kw_only=True, tag="systemd"):
@@ -51,6 +65,26 @@ class SystemdConfig(_Common, frozen=True, kw_only=True, tag="systemd"):
     dropin_dir: str | None = None
     dropin_name: str = "50-spectop.conf"
 
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        yield from judging.unit(self.unit)
+        if (self.arguments is None) == (self.exec_start is None):
+            yield (
+                "systemd needs one of two: arguments = the unit's environment variable that carries the flags, or "
+                "exec_start = the whole command as a list"
+            )
+        yield from judging.variable(self.arguments)
+        if self.exec_start is not None:
+            yield from judging.command("exec_start", self.exec_start, example='["/usr/bin/python3", "-m", "..."]')
+            yield from judging.placeholders("exec_start", self.exec_start)
+        yield from judging.command("systemctl", self.systemctl, example='["systemctl"]')
+        yield from judging.command("journalctl", self.journalctl, example='["journalctl"]')
+        if self.write:
+            yield from judging.command("write", self.write, example='["sudo", "-n"]')
+        elsewhere = {"journalctl": self.journalctl, **({"write": self.write} if self.dropin_dir is None else {})}
+        yield from judging.same_machine(self.systemctl, elsewhere)
+        yield from judging.dropin(self.dropin_dir, self.dropin_name)
+
 
 class ProcessConfig(_Common, frozen=True, kw_only=True, tag="process"):
     """A child of ours.
@@ -66,6 +100,12 @@ class ProcessConfig(_Common, frozen=True, kw_only=True, tag="process"):
     env: dict[str, str] = {}
     cwd: str | None = None
     log: str | None = None
+
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        yield from judging.command("command", self.command, example='["python3", "-m", "sglang.launch_server", ...]')
+        yield from judging.placeholders("command", self.command)
+        yield from judging.environment(self.env)
 
 
 class CommandConfig(_Common, frozen=True, kw_only=True, tag="command"):
@@ -88,6 +128,16 @@ class CommandConfig(_Common, frozen=True, kw_only=True, tag="command"):
     env: dict[str, str] = {}
     start_timeout: Duration = "60s"
 
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        yield from judging.command("start", self.start, example='["docker", "run", ..., "{arguments}"]')
+        yield from judging.placeholders("start", self.start, needed=bool(self.start))
+        yield from judging.command("stop", self.stop, example='["docker", "stop", "NAME"]')
+        for key, words in (("status", self.status), ("log", self.log)):
+            if words is not None:
+                yield from judging.command(key, words, example=f'["docker", ..., "NAME"], or no {key} at all')
+        yield from judging.environment(self.env)
+
 
 class ManualConfig(_Common, frozen=True, kw_only=True, tag="manual"):
     """The operator restarts the server; the product says what is needed, and proves it afterwards.
@@ -98,6 +148,12 @@ class ManualConfig(_Common, frozen=True, kw_only=True, tag="manual"):
 
     command: list[str] = []
     ready_timeout: Duration = "1h"
+
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        if self.command:
+            yield from judging.command("command", self.command, example='["python3", "-m", "..."]')
+        yield from judging.placeholders("command", self.command)
 
 
 ManagerConfig = SystemdConfig | ProcessConfig | CommandConfig | ManualConfig

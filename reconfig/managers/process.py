@@ -53,8 +53,6 @@ class ProcessManager:
     starts_log = True
 
     def __init__(self, config: ProcessConfig, *, state_dir: Path) -> None:
-        if not config.command:
-            raise ValueError("[server.manager] command = []: the command that starts the server is needed, as a list")
         self._config = config
         self.kills_orphans = True  # the whole session is ours
         self._own_log = Path(config.log) if config.log is not None else state_dir / "server.log"

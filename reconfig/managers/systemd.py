@@ -17,7 +17,7 @@ from reconfig.loglines import LogLine
 from reconfig.managers.config import SystemdConfig
 from reconfig.managers.dropin import DropIn
 from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus, State
-from reconfig.managers.quoting import as_shell_line, systemd_command, systemd_environment
+from reconfig.managers.quoting import as_shell_line, systemd_command, systemd_environment, with_arguments
 from reconfig.managers.running import Ran, follow, not_permitted, run
 
 COMMAND_LIMIT_S = 20.0
@@ -37,16 +37,9 @@ class SystemdManager:
     starts_log = True
 
     def __init__(self, config: SystemdConfig) -> None:
-        if (config.arguments is None) == (config.exec_start is None):
-            raise ValueError(
-                "[server.manager] systemd needs one of two: arguments = the unit's environment variable that carries "
-                "the flags, or exec_start = the whole command as a list"
-            )
-        if not config.systemctl or not config.journalctl:
-            raise ValueError("[server.manager] systemctl and journalctl are argument lists and can't be empty")
         self._config = config
         self.kills_orphans = config.kill_orphans
-        self.unit = config.unit if re.search(r"\.\w+$", config.unit) else f"{config.unit}.service"
+        self.unit = config.unit if config.unit.endswith(".service") else f"{config.unit}.service"
         user = ["--user"] if config.user else []
         self._systemctl = [*config.systemctl, *user]
         self._journalctl = [*config.journalctl, *user]
@@ -186,7 +179,10 @@ class SystemdManager:
             "[Service]",
         ]
         if self._config.exec_start is not None:
-            lines += ["ExecStart=", f"ExecStart={systemd_command([*self._config.exec_start, *arguments])}"]
+            lines += [
+                "ExecStart=",
+                f"ExecStart={systemd_command(with_arguments(self._config.exec_start, arguments, {}))}",
+            ]
         elif self._config.arguments is not None:
             lines.append(systemd_environment(self._config.arguments, as_shell_line(arguments, {})))
         lines += [systemd_environment(name, value) for name, value in sorted(env.items())]

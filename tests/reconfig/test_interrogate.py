@@ -136,7 +136,7 @@ async def test_a_broken_setup_says_what_is_wrong_and_the_cure_of_each(lab: Bench
     manual = manager_from(ManualConfig(), state_dir=tmp_path)
     found = await checks(lab, manual, tmp_path)
     assert found["server"][0].state == "wrong"
-    blind = manager_from(CommandConfig(start=["true"], stop=["true"]), state_dir=tmp_path)
+    blind = manager_from(CommandConfig(start=["true", "{arguments}"], stop=["true"]), state_dir=tmp_path)
     assert (await checks(lab, blind, tmp_path))["manager"][0].state == "warning"
 
 

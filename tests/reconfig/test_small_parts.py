@@ -18,6 +18,7 @@ from reconfig.loads import LoadMemory
 from reconfig.managers import ManagerConfig, ProcessConfig, SystemdConfig, manager_from
 from reconfig.managers.config import ManualConfig
 from reconfig.managers.quoting import systemd_command, systemd_environment, with_arguments
+from reconfig.managers.systemd import SystemdManager
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_durations_are_read_as_people_write_them(text: str | int, value: float) 
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "m", -1])
+@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "m", -1, float("nan"), float("inf")])
 def test_other_texts_are_refused_in_words(text: str | int) -> None:
     with pytest.raises(ValueError, match="duration"):
         seconds(text)
@@ -93,7 +94,7 @@ def test_each_kind_is_read_from_a_sweep_file(tmp_path: Path) -> None:
     for toml, kind in (
         ('kind = "systemd"\nunit = "sglang"\narguments = "ARGS"', "systemd"),
         ('kind = "process"\ncommand = ["python", "-m", "server"]', "process"),
-        ('kind = "command"\nstart = ["docker", "run"]\nstop = ["docker", "rm"]', "command"),
+        ('kind = "command"\nstart = ["docker", "run", "{arguments}"]\nstop = ["docker", "rm"]', "command"),
         ('kind = "manual"', "manual"),
     ):
         manager = manager_from(decoded(toml), state_dir=tmp_path)
@@ -104,11 +105,18 @@ def test_each_kind_is_read_from_a_sweep_file(tmp_path: Path) -> None:
         decoded('kind = "systemd"\nunit = "x"\nuntis = 1')
 
 
-def test_contradictions_of_a_configuration_name_the_key(tmp_path: Path) -> None:
+def test_contradictions_of_a_configuration_name_the_key() -> None:
     with pytest.raises(ValueError, match="one of two"):
-        manager_from(SystemdConfig(unit="x"), state_dir=tmp_path)
+        SystemdConfig(unit="x")
     with pytest.raises(ValueError, match="command"):
-        manager_from(ProcessConfig(command=[]), state_dir=tmp_path)
+        ProcessConfig(command=[])
+
+
+def test_a_unit_s_name_may_have_dots_of_its_own() -> None:
+    manager = SystemdManager(SystemdConfig(unit="kimi-k2.6", arguments="ARGS"))
+    assert manager.unit == "kimi-k2.6.service"
+    assert "/kimi-k2.6.service.d/" in manager.dropin.path
+    assert SystemdManager(SystemdConfig(unit="sglang@1.service", arguments="ARGS")).unit == "sglang@1.service"
 
 
 def test_limits_follow_the_configuration() -> None:

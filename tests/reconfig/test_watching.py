@@ -125,7 +125,9 @@ async def test_an_ssh_that_does_not_get_through_says_nothing_about_the_server(tm
     ssh = tmp_path / "ssh"
     ssh.write_text("#!/bin/sh\necho 'ssh: connect to host gpu1 port 22: Connection timed out' >&2\nexit 255\n")
     ssh.chmod(0o755)
-    manager = CommandManager(CommandConfig(start=["true"], stop=["true"], status=[str(ssh), "gpu1", "status"]))
+    manager = CommandManager(
+        CommandConfig(start=["true", "{arguments}"], stop=["true"], status=[str(ssh), "gpu1", "status"])
+    )
     status = await manager.status()
     assert status.state == "unknown"
     assert "Connection timed out" in status.words
@@ -134,7 +136,9 @@ async def test_an_ssh_that_does_not_get_through_says_nothing_about_the_server(tm
 
 
 async def test_a_log_command_that_cant_be_run_is_said_once_and_breaks_no_watch() -> None:
-    manager = CommandManager(CommandConfig(start=["true"], stop=["true"], status=["false"], log=["/no/such/log"]))
+    manager = CommandManager(
+        CommandConfig(start=["true", "{arguments}"], stop=["true"], status=["false"], log=["/no/such/log"])
+    )
     lines: list[str] = []
     watch = StartWatch(manager, Limits(look_s=0.05), lambda line: lines.append(line.text))
     with pytest.raises(NotInEffectError, match="stopped while it started"):
@@ -147,7 +151,7 @@ async def test_a_follower_that_is_started_again_does_not_give_the_log_s_past_as_
     follower, started = tmp_path / "log", tmp_path / "started"
     follower.write_text(f"#!/bin/sh\necho 'CUDA out of memory of an hour ago'\necho x >> {started}\n")
     follower.chmod(0o755)
-    manager = CommandManager(CommandConfig(start=["true"], stop=["true"], log=[str(follower)]))
+    manager = CommandManager(CommandConfig(start=["true", "{arguments}"], stop=["true"], log=[str(follower)]))
     news: list[LogLine] = []
 
     reader = asyncio.create_task(StartWatch(manager, Limits(), news.append).read_log("now"))
