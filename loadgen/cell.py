@@ -48,7 +48,7 @@ def _pause_s(fruitless: int, outcome: Outcome) -> float:
     if not fruitless or (fruitless == 1 and outcome is not Outcome.CONNECT):
         return 0.0
     first_s = UNCONNECTED_PAUSE_S if outcome is Outcome.CONNECT else PAUSE_S
-    return min(PAUSE_MOST_S, first_s * 2 ** min(fruitless - 1, MOST_DOUBLINGS))
+    return min(PAUSE_MOST_S, first_s * 2.0 ** min(fruitless - 1, MOST_DOUBLINGS))
 
 
 class Prompts(Protocol):

@@ -56,6 +56,13 @@ class Seen:
         return [record for record in self.records if record.purpose == "cell"]
 
 
+async def the_worker(pool: WorkerPool) -> psutil.Process:
+    """The process of a pool of one, once it answers: just started, it has no command line to be found by."""
+    assert (await pool.generate(GenerationRequest(rid="q", text="hi"))).record.valid
+    (process,) = workers()
+    return process
+
+
 def workers() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if "loadgen.worker" in child.cmdline()]
 
@@ -242,7 +249,7 @@ async def deaf(process: psutil.Process) -> AsyncIterator[None]:
 
 async def test_skipping_a_cell_that_was_only_just_asked_for() -> None:
     async with token_server() as served, pool_for(served) as pool:
-        (process,) = workers()
+        process = await the_worker(pool)
         for _ in range(2):
             seen = Seen()
             async with deaf(process):
@@ -258,7 +265,8 @@ async def test_skipping_a_cell_that_was_only_just_asked_for() -> None:
 
 async def test_a_generation_cancelled_as_soon_as_it_was_asked_for() -> None:
     async with token_server() as served, pool_for(served) as pool:
-        (process,) = workers()
+        process = await the_worker(pool)
+        served.asked.clear()
         async with deaf(process):
             task = asyncio.create_task(pool.generate(GenerationRequest(rid="gone", text="hi")))
             await asyncio.sleep(0)
@@ -313,9 +321,8 @@ async def test_a_process_ends_with_its_input_and_aborts_what_it_ran() -> None:
 
 async def test_a_process_ignores_the_terminals_interrupt() -> None:
     async with token_server() as served, pool_for(served) as pool:
-        (process,) = workers()
+        process = await the_worker(pool)
         assert os.getsid(process.pid) != os.getsid(0)
-        assert (await pool.generate(GenerationRequest(rid="q", text="hi"))).record.valid
         os.kill(process.pid, signal.SIGINT)
         done = await pool.generate(GenerationRequest(rid="r", text="hi"))
         assert done.record.valid
