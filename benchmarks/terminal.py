@@ -8,23 +8,30 @@ that process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
 import re
 import select
+import shutil
+import socket
 import statistics
 import struct
+import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import psutil
 
 SIZES = ((120, 40), (80, 24))
 SECONDS = 12.0
 KEYS = 40
+AIPERF_STARTS_S, AIPERF_SECONDS = 45.0, 25.0
 SETTLE_S = 3.0
 LIMITS = {"idle": 100.0, "busy": 20_000.0}
 CPU_LIMIT, KEY_LIMIT_MS, PAINT_LIMIT_S = 6.0, 50.0, 1.0
@@ -79,9 +86,15 @@ class Sweep:
 
 
 class Screen:
-    """The screens' process on a pseudo terminal."""
+    """A process on a pseudo terminal.
 
-    def __init__(self, kind: str, size: tuple[int, int]) -> None:
+    Args:
+        command: what runs.
+        size: columns and rows.
+        folder: where it runs, or here.
+    """
+
+    def __init__(self, command: list[str], size: tuple[int, int], folder: str | None = None) -> None:
         columns, rows = size
         self.started = time.perf_counter()
         pid, self.fd = pty.fork()
@@ -91,7 +104,9 @@ class Screen:
             env["SSH_CONNECTION"] = "127.0.0.1 1 127.0.0.1 22"
             for name in ("NO_COLOR", "TMUX", "LC_ALL", "TEXTUAL_COLOR_SYSTEM"):
                 env.pop(name, None)
-            os.execve(sys.executable, [sys.executable, "-m", "benchmarks.terminal", "screen", kind], env)
+            if folder is not None:
+                os.chdir(folder)
+            os.execvpe(command[0], command, env)
         self.process = psutil.Process(pid)
 
     def read(self, seconds: float, until: re.Pattern[bytes] | None = None) -> bytes:
@@ -129,7 +144,7 @@ class Screen:
 
 def measure(kind: str, size: tuple[int, int]) -> dict[str, float]:
     """Returns the figures of one run."""
-    screen = Screen(kind, size)
+    screen = Screen([sys.executable, "-m", "benchmarks.terminal", "screen", kind], size)
     try:
         drawn = screen.read(20.0, re.compile(rb"tok/s"))
         assert b"tok/s" in drawn, drawn[-2000:]
@@ -158,6 +173,75 @@ def measure(kind: str, size: tuple[int, int]) -> dict[str, float]:
     }
 
 
+_TOKENIZER = """
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+vocab = {c: i for i, c in enumerate([*sorted(pre_tokenizers.ByteLevel.alphabet()), "</s>"])}
+made = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+made.decoder = decoders.ByteLevel()
+words = {"eos_token": "</s>", "bos_token": "</s>", "pad_token": "</s>"}
+PreTrainedTokenizerFast(tokenizer_object=made, **words).save_pretrained("tokenizer")
+"""
+
+
+def aiperf(program: str, size: tuple[int, int]) -> tuple[float, float]:
+    """Returns bytes a second and CPU % of AIPerf's dashboard while it measures 8 users of the simulated server.
+
+    A tokenizer of bytes is made for it, because it would fetch one.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "simserver",
+            "--model-path",
+            "simulated",
+            "--port",
+            str(port),
+            "--sim-load-seconds",
+            "0",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [Path(program).with_name("python"), "-c", _TOKENIZER], cwd=folder, check=True, capture_output=True
+        )
+        command = [program, "profile", "-m", "simulated", "--url", f"http://127.0.0.1:{port}", "--ui", "dashboard"]
+        command += ["--endpoint-type", "chat", "--streaming", "--concurrency", "8", "--benchmark-duration", "90"]
+        command += ["--tokenizer", f"{folder}/tokenizer", "--isl", "300", "--osl", "100"]
+        screen = Screen(command, size, folder)
+        try:
+            screen.read(AIPERF_STARTS_S)
+            before = screen.process.cpu_times()
+            begin = time.perf_counter()
+            sent = len(screen.read(AIPERF_SECONDS))
+            wall = time.perf_counter() - begin
+            after = screen.process.cpu_times()
+            family = screen.process.children(recursive=True)
+        finally:
+            server.terminate()
+        screen.close()
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    return sent / wall, (after.user + after.system - before.user - before.system) / wall * 100
+
+
+def beside() -> None:
+    """Prints the same of AIPerf's dashboard, where it is installed."""
+    program = os.environ.get("SPECTOP_AIPERF") or shutil.which("aiperf")
+    if program is None:
+        print("AIPerf is not installed (SPECTOP_AIPERF names its command): no figures of its dashboard")
+        return
+    sent, cpu = aiperf(program, SIZES[0])
+    print(f"{'aiperf 120x40':<16}{sent:>10.0f}{cpu:>8.1f}  (its dashboard while it measures 8 users)")
+
+
 def main() -> None:
     """Prints a line a run, and what was held."""
     print(f"{'screen':<16}{'bytes/s':>10}{'CPU %':>8}{'key p50 ms':>12}{'key p95 ms':>12}{'first paint s':>15}")
@@ -172,6 +256,7 @@ def main() -> None:
             )
             held &= f["bytes_s"] <= LIMITS[kind] and f["cpu"] <= CPU_LIMIT and f["key_p95_ms"] <= KEY_LIMIT_MS
             held &= f["paint_s"] <= PAINT_LIMIT_S
+    beside()
     load = os.getloadavg()[0]
     print(
         f"limits: idle 100 B/s, busy 20 kB/s, CPU 6 %, key p95 50 ms, first paint 1 s: {'held' if held else 'NOT held'}"

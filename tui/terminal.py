@@ -17,7 +17,7 @@ CHECK_S = 5.0
 GRACE_S = 3.0
 """Seconds a process whose terminal is gone has for an orderly end."""
 
-_OVER_SSH = {"TEXTUAL_FPS": "15", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_OVER_SSH = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 _ALWAYS = {"TEXTUAL_ANIMATIONS": "none"}
 
 
