@@ -39,6 +39,8 @@ _NEVER_NEGATIVE = ("ttft", "ttfo", "e2e", "n_out", "prompt_tokens", "fetch_s", "
 _LARGE = 1 << 26
 """Bytes; of a larger log only the lines are looked at beforehand, and a field of the wrong type is unknown silently."""
 _PARQUET_SMALLEST = 12
+_ROW_GROUP = 20_000
+"""Rows that are held in memory at once while a table is written."""
 _FULL = 1 << 17
 """Bytes; a disk with less room than this is what made a write fail."""
 
@@ -250,7 +252,7 @@ def sink(frame: pl.LazyFrame, path: Path, form: Literal["parquet", "csv", "json"
     try:
         match form:
             case "parquet":
-                frame.sink_parquet(temporary, compression="zstd")
+                frame.sink_parquet(temporary, compression="zstd", row_group_size=_ROW_GROUP)
             case "csv":
                 frame.sink_csv(temporary)
             case "json":
