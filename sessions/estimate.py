@@ -6,13 +6,15 @@ model. What nobody has seen yet is a guess, and says so.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
+from urllib.parse import urlsplit
 
 import msgspec
 
+from evals.errors import ProblemSetError
+from evals.problems import load_problem_set
 from reconfig.loads import LoadMemory
 from reconfig.managers.config import ManualConfig
 from reconfig.presets import Preset
@@ -47,7 +49,7 @@ class PlanEstimate(msgspec.Struct, frozen=True):
 
     Attributes:
         total_s: seconds of all steps whose length can be said.
-        unknown: number of steps whose length cannot be said (restarts never seen on this machine).
+        unknown: number of steps whose length cannot be said (restarts never seen on this machine, above all).
         guessed_s: how much of `total_s` is a guess.
     """
 
@@ -95,7 +97,8 @@ def remaining_s(state: SessionState) -> float | None:
             return None
         total += seconds
     if state.restarts:
-        loads = [p.proof.took_s for p in state.presets.values() if p.proof is not None and p.proof.took_s is not None]
+        proofs = [p.proof for p in state.presets.values() if p.proof is not None]
+        loads = [p.took_s for p in proofs if p.in_effect and p.took_s is not None]
         load = median(loads) if loads else state.load_s_expected
         for name in dict.fromkeys(c.key.preset for c in left):
             preset = state.presets.get(name)
@@ -137,12 +140,14 @@ def plan_estimate(sweep: Sweep, sessions_dir: Path, *, memory: LoadMemory | None
     cells = plan_cells(presets, matrix.contexts, matrix.concurrency, matrix.temperatures, matrix.repeats)
     speed = Seen.of(_earlier_speeds(sessions_dir, sweep.server.model))
     restarts = not isinstance(sweep.server.manager, ManualConfig) and not sweep.as_it_stands
-    load = (memory or LoadMemory()).expected_s(sweep.server.model or "", socket.gethostname())
+    host = urlsplit(sweep.server.base_url).hostname or ""
+    load = (memory or LoadMemory()).expected_s(sweep.server.model or "", host)
+    problems = _problems(sweep.evals.coding)
     steps: list[Step] = []
     for preset in presets:
         if restarts:
             steps.append(Step(f"put {preset.name} in effect", load, "remembered" if load is not None else "never seen"))
-        steps += _evals(sweep, preset, speed)
+        steps += _evals(sweep, preset, speed, problems)
         steps += [_cell(sweep, c, speed) for c in cells if c.preset == preset.name]
     return PlanEstimate(
         steps=tuple(steps),
@@ -190,13 +195,26 @@ def _cell(sweep: Sweep, key: CellKey, seen: Seen) -> Step:
     return Step(words, requests * sweep.matrix.max_tokens / tok_s + CELL_OVERHEAD_S, source)
 
 
-def _evals(sweep: Sweep, preset: Preset, seen: Seen) -> Iterable[Step]:
+def _problems(name: str | None) -> int | None:
+    """Returns how many problems a set has, or `None` where it cannot be read; the eval itself says why."""
+    try:
+        return 0 if name is None else len(load_problem_set(name).problems)
+    except ProblemSetError:
+        return None
+
+
+def _evals(sweep: Sweep, preset: Preset, seen: Seen, problems: int | None) -> Iterable[Step]:
+    from sessions.engine.checking import LOSSLESS_MAX_TOKENS
+
     evals = sweep.evals
     tok_s, source = _speed(seen, min(sweep.matrix.contexts), evals.concurrency)
     if evals.coding is not None:
-        answers = 5 * evals.samples
         words = f"coding eval {evals.coding} under {preset.name}"
-        yield Step(words, answers * min(evals.max_tokens, EVAL_ANSWER_TOKENS) / tok_s, source)
+        if problems is None:
+            yield Step(words, None, "the problem set cannot be read")
+        else:
+            answers = problems * evals.samples
+            yield Step(words, answers * min(evals.max_tokens, EVAL_ANSWER_TOKENS) / tok_s, source)
     if evals.lossless_prompts:
         words = f"lossless check of {preset.name}"
-        yield Step(words, evals.lossless_prompts * min(evals.max_tokens, EVAL_ANSWER_TOKENS) / tok_s, source)
+        yield Step(words, evals.lossless_prompts * LOSSLESS_MAX_TOKENS / tok_s, source)

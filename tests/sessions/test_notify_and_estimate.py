@@ -100,6 +100,34 @@ def test_nothing_is_estimated_of_nothing(tmp_path: Path) -> None:
     assert remaining_s(replace(begun, cell_s_expected=10.0, restarts=False)) == 12 * 10.0
 
 
+def test_a_start_that_failed_says_nothing_of_the_next_one(tmp_path: Path) -> None:
+    begun = reduce_all(read_events(make_session(tmp_path, repeats=1)).events[:1])
+    begun = replace(begun, cell_s_expected=10.0, load_s_expected=300.0)
+    names = list(begun.presets)
+    failed = reduce(begun, ev.PresetProved(t=1.0, proof=Proof(preset=names[0], in_effect=False, took_s=2.0)))
+    cells = sum(1 for c in failed.cells.values() if c.status in ("waiting", "running"))
+    assert remaining_s(failed) == cells * 10.0 + len(names) * 300.0
+    good = reduce(failed, ev.PresetProved(t=9.0, proof=Proof(preset=names[1], in_effect=True, took_s=200.0)))
+    assert remaining_s(good) == cells * 10.0 + (len(names) - 1) * 200.0
+
+
+def test_evals_take_as_long_as_their_sets_are(tmp_path: Path) -> None:
+    def seconds(coding: str, kind: str) -> list[float | None]:
+        sweep = parse_sweep(SWEEP.replace("core-5", coding), "sweep.toml")
+        memory = LoadMemory(tmp_path / "loads.json")
+        return [
+            s.seconds for s in plan_estimate(sweep, tmp_path / "none", memory=memory).steps if s.words.startswith(kind)
+        ]
+
+    five, forty = seconds("core-5", "coding"), seconds("core-40", "coding")
+    assert len(five) == len(forty) == 2
+    assert [f / 8 for f in forty if f] == pytest.approx([f for f in five if f])
+    assert seconds("no-such-set", "coding") == [None, None]
+    # 5 answers of about 600 tokens against 16 texts of at most 256
+    (check, _) = seconds("core-5", "lossless")
+    assert check == pytest.approx((five[0] or 0) * (16 * 256) / (5 * 600))
+
+
 SWEEP = """
 label = "night"
 [server]
@@ -129,14 +157,12 @@ lossless_prompts = 16
 
 
 def test_a_plan_says_how_long_it_takes(tmp_path: Path) -> None:
-    import socket
-
     sweep = parse_sweep(SWEEP, "sweep.toml")
     memory = LoadMemory(tmp_path / "loads.json")
     unseen = plan_estimate(sweep, tmp_path / "none", memory=memory)
     assert unseen.unknown == 2  # two restarts that this machine never saw
     assert unseen.guessed_s == unseen.total_s > 0
-    memory.remember("kimi-k2.6", socket.gethostname(), 300.0)
+    memory.remember("kimi-k2.6", "127.0.0.1", 300.0)  # as the one that restarts the server does: by the URL's host
     make_session(tmp_path / "sessions", noise=0.0)
     found = plan_estimate(sweep, tmp_path / "sessions", memory=memory)
     assert (found.unknown, found.guessed_s) == (0, 0.0)
