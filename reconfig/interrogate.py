@@ -186,6 +186,8 @@ def run_by(base_url: str, redactor: Redactor) -> RunBy:
     listeners = processes.listeners(parts.port or 80)
     if not listeners:
         return RunBy(kind="manual", words="the process that listens can't be seen")
+    if listeners[0].forwards:
+        return RunBy(kind="manual", words=f"{listeners[0].words} forwards the port: the server runs elsewhere")
     pid = listeners[0].pid
     group = _text(Path(f"/proc/{pid}/cgroup"))
     command = tuple(shlex.split(redactor.clean(shlex.join(processes.command(pid)))))

@@ -15,6 +15,9 @@ from typing import Protocol
 import msgspec
 import psutil
 
+FORWARDERS = frozenset({"ssh", "autossh", "sshd", "sshd-session", "socat", "kubectl", "oc"})
+"""Programs that listen for a server of another machine; they outlive its restarts and hold no GPU."""
+
 
 class ProcessSeen(msgspec.Struct, frozen=True):
     """A process, told apart from a later one with the same number by its start time (seconds since the epoch)."""
@@ -27,6 +30,11 @@ class ProcessSeen(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """How it is named to the operator."""
         return f"pid {self.pid} ({self.name})" if self.name else f"pid {self.pid}"
+
+    @property
+    def forwards(self) -> bool:
+        """Whether it only forwards a port, so that the server is elsewhere."""
+        return self.name.partition(":")[0] in FORWARDERS
 
 
 class ProcessTable(Protocol):

@@ -163,7 +163,7 @@ class Restart:
         self._steps.begin("port", "waiting for the new server to open its port")
         while True:
             passed_s = self._now() - self.started
-            if await self._onlooker.server.port_open():
+            if await self._onlooker.opened():
                 listeners = await asyncio.to_thread(self._onlooker.listeners)
                 if not listeners or self._is_ours(listeners):
                     break

@@ -56,7 +56,7 @@ class Onlooker:
         parts = urlsplit(target.base_url)
         self.host = parts.hostname or "127.0.0.1"
         self.port = parts.port or (443 if parts.scheme == "https" else 80)
-        self.local = processes is not None or is_this_machine(self.host)
+        self.local = (processes is not None or is_this_machine(self.host)) and not manager.elsewhere
         self.processes: ProcessTable = processes or LocalProcesses()
         self.server: ServerView = server or HttpServer(target)
         self.manager = manager
@@ -85,9 +85,25 @@ class Onlooker:
         except TimeoutError:
             return None
 
+    async def opened(self) -> bool:
+        """Whether the server itself has opened its port: one that is forwarded is open whatever the server does."""
+        if not await self.server.port_open():
+            return False
+        if not await asyncio.to_thread(self.forwarded):
+            return True
+        return (await self.server.health()).status is not None
+
+    def forwarded(self) -> bool:
+        """Whether the address is this machine's and the server another's (`ssh -L`, a forwarded port)."""
+        if self.manager.elsewhere:
+            return is_this_machine(self.host)
+        return self.local and any(process.forwards for process in self.processes.listeners(self.port))
+
     def listeners(self) -> tuple[ProcessSeen, ...]:
-        """Who listens on the server's port, where that can be seen."""
-        return self.processes.listeners(self.port) if self.local else ()
+        """Who listens on the server's port, where that can be seen; who only forwards it is not the server."""
+        if not self.local:
+            return ()
+        return tuple(process for process in self.processes.listeners(self.port) if not process.forwards)
 
     def family(self, pid: int | None) -> tuple[ProcessSeen, ...]:
         """The server's processes, where the manager's numbers are this machine's."""

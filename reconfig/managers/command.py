@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from reconfig.durations import seconds
 from reconfig.loglines import LogLine, plain
 from reconfig.managers.config import CommandConfig
+from reconfig.managers.judging import over_ssh
 from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus
 from reconfig.managers.quoting import as_shell_line, with_arguments
 from reconfig.managers.running import follow, run
@@ -33,6 +34,7 @@ class CommandManager:
 
     def __init__(self, config: CommandConfig) -> None:
         self._config = config
+        self.elsewhere = over_ssh(config.stop)
         self.kills_orphans = config.kill_orphans
         self.starts_log = config.log is not None
         self._prepared: tuple[list[str], dict[str, str]] | None = None
@@ -46,7 +48,7 @@ class CommandManager:
             ran = await run(self._config.status, limit_s=STATUS_LIMIT_S)
         except ManagerError as error:
             return ManagerStatus(state="unknown", words=str(error))
-        if ran.status == SSH_FAILED and any(word.rsplit("/", 1)[-1] == "ssh" for word in self._config.status):
+        if ran.status == SSH_FAILED and over_ssh(self._config.status):
             return ManagerStatus(state="unknown", words=f"{self._config.status[0]}: {ran.said}")
         said = plain(" ".join(ran.out.split()))
         first = said.split(" ")[0].lower() if said else ""

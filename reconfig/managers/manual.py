@@ -17,6 +17,7 @@ class ManualManager:
     restarts_server = False
     stop_first = False
     pids_are_local = False
+    elsewhere = False
     starts_log = False
     kills_orphans = False
 

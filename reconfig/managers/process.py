@@ -50,6 +50,7 @@ class ProcessManager:
     restarts_server = True
     stop_first = True
     pids_are_local = True
+    elsewhere = False
     starts_log = True
 
     def __init__(self, config: ProcessConfig, *, state_dir: Path) -> None:

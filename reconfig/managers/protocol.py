@@ -53,6 +53,7 @@ class Manager(Protocol):
         restarts_server: whether it acts itself; a manual manager only tells the operator what to do.
         stop_first: whether the old instance must be stopped before the new one is started.
         pids_are_local: whether its process numbers are those of this machine.
+        elsewhere: whether the server is known to run on another machine: what listens here is then not the server.
         starts_log: whether `log_lines` gives a start's log from its beginning.
         kills_orphans: whether processes that outlive their server may be killed.
     """
@@ -61,6 +62,7 @@ class Manager(Protocol):
     restarts_server: bool
     stop_first: bool
     pids_are_local: bool
+    elsewhere: bool
     starts_log: bool
     kills_orphans: bool
 

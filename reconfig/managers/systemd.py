@@ -16,6 +16,7 @@ from reconfig.durations import seconds
 from reconfig.loglines import LogLine
 from reconfig.managers.config import SystemdConfig
 from reconfig.managers.dropin import DropIn
+from reconfig.managers.judging import over_ssh
 from reconfig.managers.protocol import LogBegin, ManagerError, ManagerStatus, State
 from reconfig.managers.quoting import as_shell_line, systemd_command, systemd_environment, with_arguments
 from reconfig.managers.running import Ran, follow, not_permitted, run
@@ -25,6 +26,7 @@ LINGER_S = 1.0
 _SHOWN = (
     "LoadState,ActiveState,SubState,Result,MainPID,InvocationID,NRestarts,ExecMainStatus,ExecMainCode,LoadError,Job"
 )
+_HOST = re.compile(r"-H|--host(=|$)")  # systemctl's own way to another machine
 _NOT_FOUND = re.compile(r"(?i)not found|not loaded|no such file|does not exist")
 
 
@@ -45,6 +47,7 @@ class SystemdManager:
         self._journalctl = [*config.journalctl, *user]
         first = [word for word in config.systemctl if word not in {"sudo", "-n", "-E"}]
         self.pids_are_local = len(first) == 1 and first[0].rsplit("/", 1)[-1] == "systemctl"
+        self.elsewhere = over_ssh(config.systemctl) or any(_HOST.match(word) for word in config.systemctl)
         folder = config.dropin_dir or (
             f"{os.environ.get('XDG_RUNTIME_DIR', f'/run/user/{os.geteuid()}')}/systemd/user"
             if config.user

@@ -115,6 +115,26 @@ def test_f68_an_answer_from_a_foreign_process_is_no_readiness() -> None:
     assert "pid 3977" in world.shown_at(20)
 
 
+@pytest.mark.parametrize("told_by", ["the manager", "the listener"])
+def test_a_port_that_is_forwarded_by_ssh_is_neither_the_old_server_nor_the_new_one(told_by: str) -> None:
+    world = World()
+    forwarder = (ProcessSeen(900, 1.0, "ssh"),)
+    world.state.update({**up(4200), "listeners": forwarder, "alive": {900}})
+    world.at(0, status=running(4300), health=None, facts={}, answer=None)
+    world.at(40, health=503)
+    world.at(50, **{**up(4300), "listeners": forwarder, "alive": {900}})
+    manager = ScriptedManager(world, stop_first=True)
+    manager.pids_are_local = False
+    manager.elsewhere = told_by == "the manager"
+    proof, ready_s, _ = put(world, manager=manager)
+    assert proof.in_effect, proof.failure
+    assert 49.9 <= ready_s <= 55
+    assert proof.load_s is not None
+    assert 39 <= proof.load_s <= 42
+    assert "listener pid" not in proof.instance
+    assert proof.instance["manager pid"] == "4300"
+
+
 def test_f69_health_200_and_a_hanging_generation_is_up_and_not_generating() -> None:
     limits, expected = case("F69", "limits.json"), case("F69", "expected.json")
     world = World()

@@ -132,6 +132,7 @@ class ScriptedManager:
     kind = "scripted"
     restarts_server = True
     pids_are_local = True
+    elsewhere = False
     starts_log = True
 
     def __init__(self, world: World, *, stop_first: bool = False, kills_orphans: bool = False) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from loadgen.client import LocalGenerator
+from loadgen.spec import Target
+from reconfig.interrogate import interrogate
 from reconfig.managers import CommandConfig, manager_from
 from reconfig.presets import Preset
+from reconfig.processes import LocalProcesses
 from reconfig.waiting import wait_until
 from tests.needs import needs
-from tests.reconfig.parts import B8T4, NONE, Bench, bench, free_port, sim_command
+from tests.reconfig.parts import B8T4, NONE, QUICK, Bench, bench, free_port, sim_command
 
 ROOT = Path(__file__).parents[2]
 BOX = '''#!{python}
@@ -159,6 +166,38 @@ async def test_the_same_through_a_real_sshd(lab: Bench, tmp_path: Path, ssh: lis
     await manager.stop()
     left = [one for one in psutil.process_iter() if str(tmp_path) in " ".join(_words(one)) and "tail" in _words(one)]
     assert left == []
+
+
+@pytest.mark.sshd
+@needs("sshd")
+async def test_a_server_behind_a_port_that_ssh_forwards_is_switched_and_proven(
+    lab: Bench, tmp_path: Path, ssh: list[str]
+) -> None:
+    manager = manager_from(box(lab, tmp_path / "box", before=ssh), state_dir=tmp_path)
+    near = free_port()
+    forward = [*ssh[:-1], "-N", "-L", f"127.0.0.1:{near}:127.0.0.1:{lab.port}", ssh[-1]]
+
+    def answers() -> bool:
+        return subprocess.run([*ssh, "true"], check=False, capture_output=True).returncode == 0
+
+    assert await wait_until(answers, limit_s=20, every_s=0.1)
+    forwarder = await asyncio.create_subprocess_exec(*forward, stderr=subprocess.DEVNULL)
+    try:
+        assert await wait_until(lambda: bool(LocalProcesses().listeners(near)), limit_s=20, every_s=0.1)
+        lab.target = Target(base_url=f"http://127.0.0.1:{near}", model=lab.target.model)
+        await lab.generator.close()
+        lab.generator = LocalGenerator(lab.target, time.perf_counter_ns())
+        for preset in (B8T4, NONE):
+            proof = await lab.put(preset, manager, limits=msgspec.structs.replace(QUICK, stop_s=10.0))
+            assert proof.in_effect, proof.failure
+            assert "listener pid" not in proof.instance
+        found = await interrogate(lab.target)
+        assert found.run_by.kind == "manual"
+        assert "forwards the port" in found.run_by.words
+    finally:
+        await manager.stop()
+        forwarder.terminate()
+        await forwarder.wait()
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reconfig.durations import seconds, words
 from reconfig.limits import limits_from
 from reconfig.loads import LoadMemory
-from reconfig.managers import ManagerConfig, ProcessConfig, SystemdConfig, manager_from
+from reconfig.managers import CommandConfig, ManagerConfig, ProcessConfig, SystemdConfig, manager_from
 from reconfig.managers.config import ManualConfig
 from reconfig.managers.quoting import systemd_command, systemd_environment, with_arguments
 from reconfig.managers.systemd import SystemdManager
@@ -117,6 +117,27 @@ def test_a_unit_s_name_may_have_dots_of_its_own() -> None:
     assert manager.unit == "kimi-k2.6.service"
     assert "/kimi-k2.6.service.d/" in manager.dropin.path
     assert SystemdManager(SystemdConfig(unit="sglang@1.service", arguments="ARGS")).unit == "sglang@1.service"
+
+
+@pytest.mark.parametrize(
+    ("config", "elsewhere"),
+    [
+        (SystemdConfig(unit="x", arguments="A"), False),
+        (SystemdConfig(unit="x", arguments="A", systemctl=["sudo", "-n", "systemctl"]), False),
+        (SystemdConfig(unit="x", arguments="A", systemctl=["systemctl", "--host=root@gpu1"]), True),
+        (SystemdConfig(unit="x", arguments="A", systemctl=["ssh", "g", "systemctl"],
+                       journalctl=["ssh", "g", "journalctl"], write=["ssh", "g"]), True),
+        (CommandConfig(start=["docker", "run", "x", "--host", "0.0.0.0", "{arguments}"], stop=["docker", "stop", "x"]),
+         False),
+        (CommandConfig(start=["ssh", "g", "{quoted_arguments}"], stop=["/usr/bin/ssh", "g", "stop"]), True),
+        (ProcessConfig(command=["server"]), False),
+        (ManualConfig(), False),
+    ],
+)  # fmt: skip
+def test_a_manager_whose_commands_go_to_another_machine_says_so(
+    config: ManagerConfig, elsewhere: bool, tmp_path: Path
+) -> None:
+    assert manager_from(config, state_dir=tmp_path).elsewhere is elsewhere
 
 
 def test_limits_follow_the_configuration() -> None:
