@@ -102,6 +102,8 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             raise SessionError(
                 f"terminals could not be let in ({path}, {folder}): {error.strerror or error}"
             ) from error
+        for repaired in log.repaired:
+            recorder.happen(Said(level="warning", words=repaired))
         recorder.happen(Said(level="info", words=choice.why))
         gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
         watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)

@@ -18,6 +18,7 @@ from sessions.engine.measuring import Measuring
 from sessions.engine.neighbours import marks_from_neighbours
 from sessions.events import (
     CellEnded,
+    CellKey,
     CellMarked,
     CellReset,
     CommandReceived,
@@ -68,6 +69,7 @@ class Conductor:
 
     async def run(self) -> tuple[Ending, str]:
         """Does step after step until nothing is left, too much failed, or the operator stops it."""
+        self._catch_up()
         while True:
             await self._gate()
             if self._stop:
@@ -94,6 +96,19 @@ class Conductor:
                 self._failures += 1
             if self._failures >= self._sweep.limits.max_failures:
                 return "failed", f"{self._failures} failures in a row; {self._tally()}"
+
+    def _catch_up(self) -> None:
+        """Does what an engine that was killed did not come to do after its last cell, switch or eval."""
+        for name, preset in self.state.presets.items():
+            if preset.status == "not-in-effect":
+                self._without(name)
+            elif preset.status == "skipped":
+                self._skip_cells(name)
+        measured = [cell.key for cell in self.state.cells.values() if cell.status == "measured"]
+        for key in measured:
+            self._mark_neighbours(key)
+        if measured:
+            self._checking.suspect()
 
     async def _gate(self) -> None:
         while self._recorder.disk_full or not self._going.is_set():
@@ -126,12 +141,17 @@ class Conductor:
             case MeasureCell(cell):
                 good = await self._measuring.measure(cell, self.state.presets[cell.preset].preset)
                 if good:
-                    for key, mark in marks_from_neighbours(self.state, cell, self._sweep):
-                        self._recorder.happen(CellMarked(cell=key, mark=mark))
+                    self._mark_neighbours(cell)
                     self._checking.suspect()
                 elif self._cell(step).status == "failed" and self._recorder.disk_full:
                     self._recorder.happen(CellReset(cell=cell, reason="the disk was full"))
                 return good
+
+    def _mark_neighbours(self, measured: CellKey) -> None:
+        for key, mark in marks_from_neighbours(self.state, measured, self._sweep):
+            figures = self.state.cells[key.text].figures
+            if figures is not None and mark not in figures.marks:
+                self._recorder.happen(CellMarked(cell=key, mark=mark))
 
     def _without(self, name: str) -> None:
         """Ends the cells of a preset that is not in effect: they get no figures at all."""
@@ -287,6 +307,9 @@ class Conductor:
         """Skips a preset and the cells it has left, whether or not it was asked for before."""
         self._wanted = None if self._wanted == name else self._wanted
         self._recorder.happen(PresetSkipped(preset=name, reason="skipped by the operator"))
+        self._skip_cells(name)
+
+    def _skip_cells(self, name: str) -> None:
         for cell in list(self.state.cells.values()):
             if cell.key.preset == name and cell.status == "waiting":
                 self._recorder.happen(
