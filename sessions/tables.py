@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 from msgspec import inspect
+from msgspec.structs import replace
 
 from evals.verdicts import Judgement
 from loadgen.records import RequestRecord
@@ -35,6 +36,7 @@ _FILES: dict[TableName, tuple[str, type[msgspec.Struct]]] = {
     "evals": (EVALS_FILE, Judgement),
 }
 TABLES: tuple[TableName, ...] = tuple(_FILES)
+_ONE_ANSWER = ("preset", "problem_set", "task_id", "sample")
 _NEVER_NEGATIVE = ("ttft", "ttfo", "e2e", "n_out", "prompt_tokens", "fetch_s", "poll_s", "run_s")
 _LARGE = 1 << 26
 """Bytes; of a larger log only the lines are looked at beforehand, and a field of the wrong type is unknown silently."""
@@ -92,6 +94,13 @@ def open_table(folder: Path, name: TableName, *, of_gpus: tuple[str, ...] | None
     Raises:
         SessionError: there is a file and nothing of it can be read.
     """
+    table = _opened(folder, name, of_gpus)
+    if name == "evals":  # an eval that a kill cut short was run anew; the later verdict counts, as in the state
+        return replace(table, frame=table.frame.unique(_ONE_ANSWER, keep="last", maintain_order=True))
+    return table
+
+
+def _opened(folder: Path, name: TableName, of_gpus: tuple[str, ...] | None) -> Table:
     file, kind = _FILES[name]
     path = folder / file
     skipped: list[str] = []

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import polars as pl
 from msgspec.structs import replace
 
+from evals.verdicts import Verdict
 from loadgen.figures import MarkKind
 from sessions import events as ev
 from sessions.engine.conductor import Conductor
@@ -16,6 +18,8 @@ from sessions.log import SessionLog
 from sessions.logread import read_events
 from sessions.recorder import Recorder
 from sessions.state import SessionState
+from sessions.tables import open_table
+from tests.sessions.made import make_session
 from tests.sessions.test_neighbours import SWEEP, state_after
 
 
@@ -49,3 +53,15 @@ async def test_the_cells_of_a_preset_that_was_found_not_in_effect_are_ended(tmp_
     state = await run_on(replace(state, presets={**state.presets, "b4-other": lost}), folder)
     cell = state.cells["b4-other/60x1/t0/r1"]
     assert (cell.status, cell.reason, cell.figures) == ("not-in-effect", "the window is None", None)
+
+
+def test_an_answer_judged_again_counts_once(tmp_path: Path) -> None:
+    folder = make_session(tmp_path, repeats=1)
+    first = next(e for e in read_events(folder).events if isinstance(e, ev.AnswerJudged))
+    before = open_table(folder, "evals").frame.collect()
+    with SessionLog(folder) as log:
+        again = replace(first.judgement, verdict=Verdict.TIMEOUT)
+        log.append(ev.AnswerJudged(t=log.now(), judgement=again))
+    after = open_table(folder, "evals").frame.collect()
+    assert after.height == before.height
+    assert after.filter(pl.col("rid") == first.judgement.rid)["verdict"].to_list() == ["timeout"]
