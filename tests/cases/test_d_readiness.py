@@ -360,6 +360,7 @@ def test_f79_memory_held_by_a_foreign_process_blocks_names_it_and_ends_nothing()
     assert not proof.in_effect
     assert expected["state"] in (proof.failure or "")
     assert expected["reason_contains"] in (proof.failure or "")
+    assert "[telemetry] devices" in (proof.failure or "")
     assert world.signals == []
     assert manager.calls == ["prepare", "stop", "undo"]
 
