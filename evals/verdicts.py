@@ -129,6 +129,11 @@ class LosslessSummary(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""
     differences: tuple[LosslessDifference, ...] = ()
 
+    @property
+    def of_the_reference(self) -> bool:
+        """The preset is the reference itself, whose texts are its own: that they are identical says nothing."""
+        return self.preset == self.reference
+
 
 class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern that smells of the harness or the server and not of the model.

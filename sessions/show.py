@@ -219,6 +219,8 @@ def _passed(p: PresetState) -> str:
 def _lossless(p: PresetState) -> str:
     if p.lossless is None:
         return "-"
+    if p.lossless.of_the_reference:
+        return "reference"
     return f"{p.lossless.identical}/{p.lossless.compared} identical{', DIVERGED' if p.lossless.diverged else ''}"
 
 

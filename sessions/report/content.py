@@ -285,6 +285,9 @@ def _evals(session: Session) -> list[Block]:
     rows = []
     for name, p in presets.items():
         if (s := p.lossless) is not None:
+            if s.of_the_reference:
+                rows.append([name, s.reference, "-", "-", "reference"])
+                continue
             first = "-" if s.median_first_difference is None else f"token {s.median_first_difference:.0f}"
             tone: Tone = "bad" if s.diverged else "good"
             says = Cell("diverged" if s.diverged else "as the reference", tone)

@@ -304,22 +304,22 @@ def _write_evals(log: SessionLog, preset: Preset, t: float) -> None:
             ),
         )
     )
-    if preset.name != "none":
-        log.append(
-            ev.LosslessEnded(
-                t=t,
-                summary=LosslessSummary(
-                    preset=preset.name,
-                    reference="none",
-                    prompts=16,
-                    compared=16,
-                    identical=15,
-                    identical_share=15 / 16,
-                    median_first_difference=210.0,
-                    diverged=False,
-                ),
-            )
+    identical = 16 if preset.name == "none" else 15
+    log.append(
+        ev.LosslessEnded(
+            t=t,
+            summary=LosslessSummary(
+                preset=preset.name,
+                reference="none",
+                prompts=16,
+                compared=16,
+                identical=identical,
+                identical_share=identical / 16,
+                median_first_difference=None if identical == 16 else 210.0,
+                diverged=False,
+            ),
         )
+    )
     if preset.name == "b16t4-w2048":
         log.append(
             ev.SuspicionRaised(

@@ -104,6 +104,13 @@ def test_markdown_says_the_same_without_pictures(folder: Path) -> None:
         assert len(set(widths[start - 1 : end])) == 1
 
 
+def test_the_reference_is_not_compared_with_itself(folder: Path) -> None:
+    lossless = [line for line in as_markdown(report_of(open_session(folder))).splitlines() if "/16 |" in line]
+    assert len(lossless) == 2
+    assert all("| 15/16 |" in line for line in lossless)
+    assert "| none | none | - | - | reference |" in as_markdown(report_of(open_session(folder)))
+
+
 def test_an_unfinished_and_an_empty_session_have_a_report(tmp_path: Path) -> None:
     half = make_session(tmp_path, last_cells=1, end=False)
     assert "interrupted" in as_html(report_of(open_session(half)))

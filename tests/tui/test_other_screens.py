@@ -118,7 +118,9 @@ async def test_presets_are_a_line_each_with_proof_and_best_figures() -> None:
         await pilot.press("P")
         await until(pilot, lambda: "best tok/s" in screen_text(app))
         rows = panel_text(app, "list").splitlines()
-        assert any("none ref" in r and "1061" in r and "5/5" in r for r in rows)
+        assert any("none ref" in r and "1061" in r and "5/5" in r and "reference" in r for r in rows)
+        assert not any("none ref" in r and "/16" in r for r in rows)
+        assert "lossless  the reference: its 16 greedy texts" in panel_text(app, "page")
         assert any("b4t4-w2048" in r and "9/16▲" in r and "4/5" in r for r in rows)
         await pilot.press("down")
         await pilot.pause()
@@ -190,6 +192,8 @@ async def test_evals_show_verdicts_the_code_that_was_taken_and_the_output(tmp_pa
         await until(pilot, lambda: "DIVERGED" in screen_text(app))
         assert "return a + b" in screen_text(app)
         assert "return a - b" in screen_text(app)
+        await pilot.press("left")
+        await until(pilot, lambda: "none is the reference" in screen_text(app))
 
 
 async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -> None:

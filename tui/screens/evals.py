@@ -82,6 +82,8 @@ class Evals(ListedScreen):
             if summary.median_first_difference is not None:
                 words += f", median first difference at token {number(summary.median_first_difference, 0)}"
             words += f"  {g.hot} DIVERGED" if summary.diverged else ""
+            if summary.of_the_reference:
+                words = f"  {plain_text(summary.preset, g)} is the reference: the others are held against its texts"
             head = [line(Span(words, "bad" if summary.diverged else "strong"))]
         rows = [
             line(Span(f" prompt {d.prompt:>3}  first difference at token {d.first_difference}")) for d in differences

@@ -9,7 +9,7 @@ from tui.draw import Line, Span, line, title
 from tui.metrics import ACCEPTANCE, THROUGHPUT
 from tui.view import Facts
 from tui.widgets.head import effect_words, proved_by
-from tui.words import duration, left, number, plain_text, right, share
+from tui.words import duration, english, left, number, plain_text, right, share
 
 
 def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
@@ -51,7 +51,9 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
     effect = effect_words(preset, g)
     pass_text = f"{passed}/{judged}" if judged else g.absent
     lossless = preset.lossless
-    same = f"{lossless.identical}/{lossless.compared}" if lossless else g.absent
+    same = g.absent
+    if lossless:
+        same = "reference" if lossless.of_the_reference else f"{lossless.identical}/{lossless.compared}"
     reference = " ref" if preset.preset.name == facts.state.reference else ""
     return line(
         Span(f"{place if place <= 9 else '':>4} "),
@@ -109,6 +111,8 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
         out.append(line(Span(" eval      ", "muted"), Span(words), Span(f"  in {e.sandbox}", "muted")))
     if (same := preset.lossless) is not None:
         words = f"{same.identical} of {same.compared} greedy texts identical to {plain_text(same.reference, g)}"
+        if same.of_the_reference:
+            words = f"the reference: its {english(same.compared, 'greedy text')} are what the others' are held against"
         out.append(line(Span(" lossless  ", "muted"), Span(words, "bad" if same.diverged else "")))
     for suspicion in facts.state.suspicions:
         if suspicion.preset in (None, preset.preset.name):
