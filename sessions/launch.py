@@ -19,7 +19,7 @@ from sessions.folder import control_of
 from sessions.log import lock_holder
 
 ENGINE_LOG = "engine.log"
-START_LIMIT_S = 20.0
+START_LIMIT_S = 60.0
 
 
 def start_engine(folder: Path, *, resume: bool = False) -> subprocess.Popen[bytes]:
