@@ -92,8 +92,8 @@ class Restart:
                 raise NotInEffectError(
                     "memory",
                     f"blocked: GPU memory is still in use after {duration(self._limits.memory_s)} ({memory.words}), "
-                    f"held by {holders}: not ours to end; end it, or raise memory_timeout; where it is another job's on "
-                    "GPUs that are not the server's, name the server's own: [telemetry] devices = [0, 1, ...]",
+                    f"held by {holders}: not ours to end; end it, or raise memory_timeout; where it is another job's, "
+                    "on GPUs that are not the server's, name the server's own: [telemetry] devices = [0, 1, ...]",
                 )
             await asyncio.sleep(self._limits.look_s)
         self._steps.done("memory", memory.words)
