@@ -38,6 +38,8 @@ from tui.theme import ANSI_ROLES, THEMES, role_colours
 from tui.view import Facts, View
 from tui.words import plain_text
 
+BELOW_S = 5.0
+"""Seconds between two drawings of a screen that lies under a question."""
 STILL = ("finished", "failed", "stopped", "paused", "idle")
 """Phases in which no elapsed time ticks on its own."""
 
@@ -89,6 +91,7 @@ class WatchingApp(App[str]):
         self.pace = Pace(self._backlog, period_s)
         self._clock = clock
         self._received = clock()
+        self._below_drawn = self._received
         self._newest: SessionState | None = None
         self._fresh = asyncio.Event()
 
@@ -194,9 +197,18 @@ class WatchingApp(App[str]):
         left = remaining_s(facts.state)
         self.facts = replace(facts, now_t=facts.state.t + since, left_s=left)
         with self.batch_update():
-            for screen in self.screen_stack:
-                if isinstance(screen, SpectopScreen):
-                    screen.show_facts()
+            self._draw_screen()
+
+    def _draw_screen(self) -> None:
+        """Draws the screen on top; one that lies under a question only now and then, as all of it is sent anew."""
+        if isinstance(self.screen, SpectopScreen):
+            self.screen.show_facts()
+            return
+        now = self._clock()
+        below = [s for s in self.screen_stack if isinstance(s, SpectopScreen)]
+        if below and now - self._below_drawn >= BELOW_S:
+            self._below_drawn = now
+            below[-1].show_facts()
 
     def look(self, **changes: object) -> None:
         """Changes the view and draws it at once."""

@@ -68,6 +68,10 @@ class SpectopScreen(Screen[None]):
         """Makes the panel of the keys."""
         return Panel(lambda w, _: draw_keys(self.KEYS, w, self.facts.glyphs), glyphs=self.facts.glyphs, id="keys")
 
+    def on_screen_resume(self) -> None:
+        """Draws what changed while another screen was on top."""
+        self.show_facts()
+
     def show_facts(self) -> None:
         """Draws what changed; called by the application for every new state or view."""
         for panel in self.query(Panel):
