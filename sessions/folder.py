@@ -282,6 +282,11 @@ def _label_part(folder_name: str) -> str:
     return folder_name.partition("Z-")[2]
 
 
+def shortened(text: str, most: int = 300) -> str:
+    """Returns the beginning of a text that came from outside, which may be a whole traceback or page."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
 def printable(text: str) -> str:
     """Returns text that came from outside as one line without control characters."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -14,6 +14,7 @@ import msgspec
 
 from loadgen.figures import CellFigures, Interval, Mark, MarkKind
 from loadgen.stats import t_quantile
+from sessions.folder import shortened
 from sessions.state import CellState, SessionState
 
 VOIDING = frozenset(
@@ -134,7 +135,7 @@ class PointCells(msgspec.Struct, frozen=True):
             return ""
         worst = next((c for c in self.cells if c.status not in ("waiting", "running")), self.cells[0])
         words = {"waiting": "not measured", "running": "being measured", "not-in-effect": "not in effect"}
-        return words.get(worst.status, worst.status) + (f": {worst.reason}" if worst.reason else "")
+        return words.get(worst.status, worst.status) + (f": {shortened(worst.reason)}" if worst.reason else "")
 
     @property
     def void(self) -> str:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from loadgen.figures import CellFigures, Percentiles
 from sessions.events import SCHEMA_VERSION
-from sessions.folder import SessionInfo, printable
+from sessions.folder import SessionInfo, printable, shortened
 from sessions.points import ACCEPTANCE, THROUGHPUT, Estimate, PointCells, points_of
-from sessions.review import Listed, Session, gpu_names, settings_of, settings_words, status_words
+from sessions.review import Listed, Session, gpu_names, settings_of, settings_words, shown_proof, status_words
 from sessions.state import PresetState, SessionState
 
 NARROWEST = 120
@@ -84,7 +84,7 @@ def _preset_json(preset: PresetState) -> dict[str, Any]:
         "in_effect": None if preset.proof is None else preset.proof.in_effect,
         "status": preset.status,
         "reason": preset.reason or None,
-        "proof": None if preset.proof is None else msgspec.to_builtins(preset.proof),
+        "proof": None if preset.proof is None else msgspec.to_builtins(shown_proof(preset.preset, preset.proof)),
     }
 
 
@@ -199,7 +199,7 @@ def _presets(state: SessionState) -> Table:
 def proof_words(p: PresetState) -> str:
     """Returns whether a preset is in effect and what proved it, or how far it came and why no further."""
     if p.proof is None or not p.proof.in_effect:
-        return f"{p.status}: {p.reason}" if p.reason else p.status
+        return f"{p.status}: {shortened(p.reason)}" if p.reason else p.status
     if not p.proof.settings:
         return "proved"
     sources = dict.fromkeys(s.source.partition(" ")[0] for s in p.proof.settings)

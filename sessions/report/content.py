@@ -7,11 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from sessions.errors import SessionError
+from sessions.folder import shortened
 from sessions.points import ACCEPTANCE, THROUGHPUT, matrix, points_of
 from sessions.recommend import Choice, Recommendation, recommend
 from sessions.report.blocks import Block, Cell, Picture, Pictures, Report, Section, Tone, Words, grid
 from sessions.report.machine import gpu_pictures, memory_peaks
-from sessions.review import Session, settings_words
+from sessions.review import Session, settings_words, shown_proof
 from sessions.show import estimate_words, mean_words
 from sessions.state import PresetState
 from sessions.verdict_tables import percent_range
@@ -151,10 +152,10 @@ def _presets(session: Session) -> list[Block]:
     proofs: list[list[str | Cell]] = []
     for name, p in session.state.presets.items():
         took = f"{p.proof.took_s:.0f} s" if p.proof is not None and p.proof.took_s is not None else "-"
-        rows.append([name, settings_words(p.preset), _in_effect(p), took, p.reason])
+        rows.append([name, settings_words(p.preset), _in_effect(p), took, shortened(p.reason)])
         proofs += [
             [name, s.setting, s.asked, Cell(s.found or "absent", "plain" if s.ok else "bad"), s.source]
-            for s in (p.proof.settings if p.proof is not None else ())
+            for s in (shown_proof(p.preset, p.proof).settings if p.proof is not None else ())
         ]
     blocks: list[Block] = [grid(["preset", "settings", "in effect", "switch took", "why"], rows, left=(0, 1, 2, 4))]
     if proofs:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import json
 from io import StringIO
 from pathlib import Path
@@ -10,11 +11,15 @@ import polars as pl
 import pytest
 
 from loadgen.figures import CellFigures, Mark, MarkKind
-from sessions.events import CellKey
+from reconfig.presets import Preset, Proof, SettingFound
+from sessions.events import CellKey, PresetProved
 from sessions.export import FORMATS, cells_frame, export
+from sessions.folder import create, describe_host
+from sessions.log import SessionLog
 from sessions.logread import read_events, read_for_state, state_from, state_of
 from sessions.reduce import reduce_all
-from sessions.review import list_sessions, open_session, settings_words
+from sessions.report import as_html, as_markdown, report_of
+from sessions.review import list_sessions, open_session, settings_of, settings_words, shown_proof
 from sessions.show import print_list, print_session, session_json
 from sessions.tables import open_table, scan_requests, schema_of, why_no_parquet, write_parquet
 from tests.sessions.made import PRESETS, make_session, truth
@@ -122,6 +127,55 @@ def test_json_keeps_its_contract(folder: Path) -> None:
     assert b"hf_secret" not in msgspec.json.encode(tree)
 
 
+KEYED = Preset(
+    name="b8t4-w2048",
+    algorithm="DDTREE",
+    budget=8,
+    topk=4,
+    flags=(
+        "--api-key",
+        "sk-live-1",
+        "--admin-api-key=sk-live-2",
+        "--hf-token",
+        "--port",
+        "1",
+        "--x",
+        '{"api_key": "sk-live-3"}',
+    ),
+    env={"HF_TOKEN": "sk-live-4", "PLACE": "at sk-live-4"},
+)
+PROVED = Proof(
+    preset=KEYED.name,
+    in_effect=True,
+    settings=(
+        SettingFound("--api-key", "sk-live-1", "sk-live-1", "server_info", ok=True),
+        SettingFound("--port", "1", "1", "server_info", ok=True),
+    ),
+)
+
+
+def test_keys_among_flags_are_masked() -> None:
+    flags = settings_of(KEYED)["flags"]
+    assert flags == ["--api-key", "***", "--admin-api-key=***", "--hf-token", "--port", "1", "--x", '{"api_key": ***}']
+    assert settings_words(KEYED).endswith("HF_TOKEN=*** PLACE=at ***")
+    assert "--api-key *** --admin-api-key=*** --hf-token --port 1" in settings_words(KEYED)
+    assert [(s.asked, s.found) for s in shown_proof(KEYED, PROVED).settings] == [("***", "***"), ("1", "1")]
+
+
+def test_no_key_of_a_preset_comes_out_anywhere(tmp_path: Path) -> None:
+    """A log of another program's making may hold one, though a sweep file with one is refused."""
+    folder = make_session(tmp_path / "sessions", presets=(PRESETS[0], KEYED))
+    log = folder / "events.jsonl"
+    log.write_bytes(log.read_bytes() + msgspec.json.encode(PresetProved(t=1e4, proof=PROVED)) + b"\n")
+    session = open_session(folder)
+    assert session.state.presets[KEYED.name].proof == PROVED
+    export(session, tmp_path / "out", "json")
+    told = [shown(folder), as_html(report_of(session)), as_markdown(report_of(session))]
+    told += [p.read_text() for p in (tmp_path / "out").iterdir()]
+    assert [text[max(0, at - 80) : at + 9] for text in told if (at := text.find("sk-live")) >= 0] == []
+    assert all("--api-key ***" in html.unescape(text) for text in told[:2])
+
+
 def test_a_cell_without_figures_has_nulls(tmp_path: Path) -> None:
     folder = make_session(tmp_path, last_cells=1)
     tree = session_json(open_session(folder).state, folder)
@@ -199,3 +253,26 @@ def test_few_fields_of_each_gpu_from_the_log_and_from_parquet(folder: Path) -> N
     from_parquet = open_table(folder, "gpus", of_gpus=fields).frame.select("t", "gpus").collect()
     assert from_log["gpus"][0].to_list()[7] == {"index": 7, "power_w": pytest.approx(455.0)}
     assert from_parquet.equals(from_log)
+
+
+def test_an_enormous_reason_is_shortened_in_tables_and_whole_in_json(tmp_path: Path) -> None:
+    reason = "CUDA error " + "x" * 200_000
+    key = CellKey(preset="none", context=60, concurrency=1)
+    folder = create(tmp_path, "long", describe_host("long"))
+    with SessionLog(folder) as log:
+        log.append(
+            SessionStarted(
+                t=0.0,
+                label="l",
+                session="s",
+                base_url="",
+                model="",
+                presets=PRESETS[:1],
+                cells=(key,),
+                reference="none",
+            )
+        )
+        log.append(CellEnded(t=1.0, cell=key, run=key.text, outcome="failed", reason=reason))
+    assert len(shown(folder)) < 5000
+    assert "(200,011 characters)" in shown(folder)
+    assert session_json(open_session(folder).state, folder)["cells"][0]["reason"] == reason
