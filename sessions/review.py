@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from reconfig.presets import Preset
+from reconfig.presets import Preset, Proof
+from reconfig.redaction import HIDDEN, Redactor, is_secret, redactor_for
 from sessions.errors import NewerSchema, SessionError
 from sessions.folder import SessionInfo, folders, printable, read_info
 from sessions.logread import read_for_state, state_from
@@ -151,17 +153,17 @@ def _listed(folder: Path) -> Listed:
 
 
 def settings_of(preset: Preset) -> dict[str, object]:
-    """Returns what a preset asks for, without its name and notes; values of secret environment variables are masked."""
+    """Returns what a preset asks for, without its name and notes; keys among flags and environment are masked."""
     settings: dict[str, object] = {"algorithm": preset.algorithm}
     for key in ("budget", "topk", "window", "block_size"):
         settings[key] = getattr(preset, key)
-    settings["flags"] = list(preset.flags)
-    settings["env"] = {k: "***" if _SECRET.search(k) else v for k, v in preset.env.items()}
+    settings["flags"] = _shown_flags(preset)
+    settings["env"] = _shown_env(preset)
     return settings
 
 
 def settings_words(preset: Preset) -> str:
-    """Returns what a preset asks for in one line."""
+    """Returns what a preset asks for in one line, keys masked."""
     numbers = (
         ("budget", preset.budget),
         ("topk", preset.topk),
@@ -169,5 +171,42 @@ def settings_words(preset: Preset) -> str:
         ("block", preset.block_size),
     )
     parts = [preset.algorithm, *(f"{word} {value}" for word, value in numbers if value is not None)]
-    parts += [*preset.flags, *(f"{k}={'***' if _SECRET.search(k) else v}" for k, v in preset.env.items())]
+    parts += [*_shown_flags(preset), *(f"{name}={value}" for name, value in _shown_env(preset).items())]
     return printable(" ".join(parts))
+
+
+def shown_proof(preset: Preset, proof: Proof) -> Proof:
+    """Returns a preset's proof with keys masked where they were asked for and found."""
+    redactor = redactor_for(None, preset.env)
+    settings = []
+    for s in proof.settings:
+        clean = _hide if is_secret(s.setting) else redactor.clean
+        found = None if s.found is None else clean(s.found)
+        settings.append(msgspec.structs.replace(s, asked=clean(s.asked), found=found))
+    return msgspec.structs.replace(proof, settings=tuple(settings))
+
+
+def _hide(_: str) -> str:
+    return HIDDEN
+
+
+def _shown_env(preset: Preset) -> dict[str, str]:
+    redactor = redactor_for(None, preset.env)
+    return {k: HIDDEN if _SECRET.search(k) else redactor.clean(value) for k, value in preset.env.items()}
+
+
+def _shown_flags(preset: Preset) -> list[str]:
+    return list(_without_keys(preset.flags, redactor_for(None, preset.env)))
+
+
+def _without_keys(flags: Sequence[str], redactor: Redactor) -> Iterator[str]:
+    """Yields flags; the value of one that is named like a key may be a word of its own, or follow a `=`."""
+    key_comes = False
+    for word in flags:
+        name, equals, _ = word.partition("=")
+        named = word.startswith("-") and is_secret(name)
+        if named:
+            yield f"{name}={HIDDEN}" if equals else name
+        else:
+            yield HIDDEN if key_comes and not word.startswith("--") else redactor.clean(word)
+        key_comes = named and not equals

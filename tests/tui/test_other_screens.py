@@ -128,6 +128,19 @@ async def test_presets_are_a_line_each_with_proof_and_best_figures() -> None:
         assert "asked 2048, found 2048" in panel_text(app, "page")
 
 
+async def test_keys_among_a_preset_s_flags_are_not_shown() -> None:
+    events = s.finished()
+    begun = events[0]
+    assert isinstance(begun, s.ev.SessionStarted)
+    keyed = tuple(msgspec.structs.replace(p, flags=("--api-key", "sk-live-1")) for p in begun.presets)
+    events[0] = msgspec.structs.replace(begun, presets=keyed)
+    async with running(s.Scripted.of(events), (160, 45)) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: "best tok/s" in screen_text(app))
+        await until(pilot, lambda: "--api-key ***" in panel_text(app, "page"))
+        assert "sk-live" not in screen_text(app)
+
+
 async def test_a_preset_is_applied_skipped_and_moved_from_the_list() -> None:
     source = s.Scripted.of(s.mid_sweep())
     async with running(source) as (app, pilot):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessions.review import settings_words
+from sessions.review import settings_words, shown_proof
 from sessions.state import PresetState
 from tui.cells import pass_counts, shown
 from tui.draw import Line, Span, line, title
@@ -83,7 +83,7 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
     if proof is not None:
         words = proved_by(proof) or "nothing read back"
         out.append(line(Span(" proof     ", "muted"), Span(f"{words}, took {duration(proof.took_s)}")))
-        for s in proof.settings:
+        for s in shown_proof(preset.preset, proof).settings:
             mark = Span(f"   {g.good if s.ok else g.failed} ", "good" if s.ok else "bad")
             found = plain_text(s.found, g) if s.found is not None else "nothing"
             words = f"{left(plain_text(s.setting, g), 18, g)} asked {plain_text(s.asked, g)}, found {found}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconfig.presets import ProofStep
+from sessions.review import shown_proof
 from sessions.state import PresetState
 from tui.draw import Line, Span, line, title
 from tui.graph import progress
@@ -77,7 +78,7 @@ def _failure(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
         out.append(line(Span(f" {g.arrow} {plain_text(facts.state.news[-1].words, g, 300)}", "strong")))
     if preset.proof is None:
         return out
-    for s in preset.proof.settings:
+    for s in shown_proof(preset.preset, preset.proof).settings:
         if not s.ok:
             found = f"asked {plain_text(s.asked, g)}, found {plain_text(s.found or 'nothing', g)}"
             out.append(line(Span(f"   {plain_text(s.setting, g)}: {found} ({plain_text(s.source, g)})", "warn")))
