@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sessions import events as ev
 from sessions.errors import DiskFull, SessionError, SessionLocked
 from sessions.folder import create, describe_host
-from sessions.log import SAMPLES_KEPT_WHILE_FULL, LineFile, SavedText, SessionLog, lock_holder
+from sessions.linefile import LineFile
+from sessions.log import SAMPLES_KEPT_WHILE_FULL, SavedText, SessionLog, lock_holder
 from sessions.logread import read_events
 from tests.sessions.made import gpu_sample, make_session, request
 
