@@ -126,6 +126,27 @@ def arguments(preset: Preset, vocabulary: Vocabulary) -> tuple[list[str], dict[s
     return [*flags, *preset.flags], {**env, **preset.env}
 
 
+def left_out(preset: Preset, vocabulary: Vocabulary) -> list[str]:
+    """The arguments (or environment variables) that a server must not have to be as a preset asks.
+
+    Everything about speculation for a preset without it; those of the window for one that asks for none.
+    """
+    if not preset.speculative:
+        every = vocabulary.algorithms.values()
+        words = [word for a in every for word in (*a.switch, *(w for s in _spellings(a) for w in s.words))]
+    elif preset.window == NO_WINDOW:
+        window = algorithm_words(preset, vocabulary).window
+        words = list(window.words) if window is not None else []
+    else:
+        words = []
+    names = [w.removeprefix(ENVIRONMENT).partition("=")[0] for w in words if w.startswith(("-", ENVIRONMENT))]
+    return [name for name in dict.fromkeys(names) if name not in (*preset.flags, *preset.env)]
+
+
+def _spellings(words: AlgorithmWords) -> list[Spelling]:
+    return [s for s in (words.budget, words.topk, words.block_size, words.window) if s is not None]
+
+
 def settings(preset: Preset) -> list[tuple[str, int | str]]:
     """The speculative settings that a preset asks for, by name."""
     asked: list[tuple[str, int | str | None]] = [

@@ -16,7 +16,7 @@ from loadgen.spec import Target
 from reconfig.effective import compare
 from reconfig.expectations import Expected, expectations
 from reconfig.failure import NotInEffectError
-from reconfig.flags import CannotExpress, Vocabulary, arguments
+from reconfig.flags import CannotExpress, Vocabulary, arguments, left_out
 from reconfig.limits import Limits
 from reconfig.loads import LoadMemory
 from reconfig.loglines import LogLine
@@ -204,6 +204,9 @@ class _Putting:
         expected = expectations(preset, self._vocabulary)
         instructions = self._manager.instructions(flags, env)
         if not self._manager.restarts_server:
+            without = left_out(preset, self._vocabulary)
+            if without:
+                instructions = f"leave out {', '.join(without)}; {instructions}"
             await self._ask_operator(instructions, expected)
             await self._prove(expected)
             return
@@ -286,7 +289,9 @@ class _Putting:
                 wrong = [f"{setting.setting} is {setting.found}" for setting in found if not setting.ok]
                 if not wrong:
                     break
-                self._steps.news("start", f"{instructions} (now: {', '.join(wrong)})")
+                self._steps.news("start", f"now {', '.join(wrong)}; {instructions}")
+            else:
+                self._steps.news("start", f"nothing answers at {self._target.base_url} now; {instructions}")
             if self._now() >= until:
                 raise NotInEffectError("timeout", "the server was not restarted with the preset's settings in time")
             await asyncio.sleep(OPERATOR_LOOK_S)

@@ -52,8 +52,12 @@ class ManualManager:
 
     def instructions(self, arguments: Sequence[str], env: Mapping[str, str]) -> str:
         """See `Manager`."""
-        command = self._config.command or ["..."]
-        return f"restart the server with: {as_shell_line(with_arguments(command, arguments, env), env)}"
+        if self._config.command:
+            command = with_arguments(self._config.command, arguments, env)
+            return f"restart the server with: {as_shell_line(command, env)}"
+        if arguments or env:
+            return f"restart the server with its usual command and, added to it: {as_shell_line(arguments, env)}"
+        return "restart the server with its usual command and nothing added to it"
 
     async def leave(self) -> None:
         """See `Manager`."""

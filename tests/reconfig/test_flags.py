@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconfig.expectations import expectations
-from reconfig.flags import CannotExpress, FlagsTable, arguments, check_all
+from reconfig.flags import CannotExpress, FlagsTable, arguments, check_all, left_out
 from reconfig.presets import Preset, PresetError
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from
 
@@ -113,3 +113,14 @@ def test_every_known_vocabulary_names_itself_and_still_knows_the_chain() -> None
         assert vocabulary.name == name
         assert vocabulary.says
         assert arguments(Preset(name="c", algorithm="DFLASH", block_size=8), vocabulary)[0]
+
+
+def test_what_a_server_must_not_have_is_named() -> None:
+    words = VOCABULARIES["ddtree-29907"]
+    without = left_out(Preset(name="none", algorithm="NONE", flags=("--speculative-eagle-topk", "1")), words)
+    assert "--speculative-algorithm" in without
+    assert "SGLANG_DDTREE_MAX_TOPK" in without
+    assert "--speculative-eagle-topk" not in without
+    no_window = Preset(name="a", algorithm="DDTREE", budget=8, topk=4, window="none")
+    assert left_out(no_window, words) == ["--speculative-draft-window-size"]
+    assert left_out(Preset(name="b", algorithm="DDTREE", budget=8, topk=4, window=2048), words) == []

@@ -61,7 +61,22 @@ async def test_the_operator_is_told_what_to_do_and_the_result_is_proven(lab: Ben
     assert again.in_effect
     never = await lab.put(B16T4, manual, limits=Limits(ready_s=0.2))
     assert never.cause == "timeout"
+    lab.steps.clear()
+    plain = await lab.put(NONE, manual, limits=Limits(ready_s=0.2))
+    assert plain.cause == "timeout"
+    said = [step.detail for _, step in lab.steps]
+    assert any("now algorithm is DDTREE" in s and "leave out --speculative-algorithm, " in s for s in said)
+    assert any("--speculative-ddtree-budget" in s and s.endswith("with: launch-server") for s in said)
     await hands.stop()
+    lab.steps.clear()
+    assert (await lab.put(B8T4, manual, limits=Limits(ready_s=0.2))).cause == "timeout"
+    assert any(f"nothing answers at {lab.target.base_url} now; restart" in step.detail for _, step in lab.steps)
+
+
+def test_a_preset_without_a_command_says_what_to_add_or_that_nothing_is(tmp_path: Path) -> None:
+    manual = manager_from(ManualConfig(), state_dir=tmp_path)
+    assert manual.instructions(["--flag", "a b"], {"X": "1"}).endswith("added to it: X=1 --flag 'a b'")
+    assert manual.instructions([], {}).endswith("nothing added to it")
 
 
 async def test_a_server_that_is_not_there_is_told_at_once(lab: Bench) -> None:
