@@ -125,7 +125,7 @@ class PointCells(msgspec.Struct, frozen=True):
 
     @property
     def told_marks(self) -> tuple[Mark, ...]:
-        """The marks that are worth words: a p99 that is a maximum is said beside the figure itself."""
+        """The marks that are worth a sign at the throughput and words: that a p99 is a maximum stands beside it."""
         return tuple(m for m in self.marks if m.kind is not MarkKind.FEW_SAMPLES)
 
     @property

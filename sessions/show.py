@@ -267,7 +267,7 @@ def _cells(points: list[PointCells]) -> Table:
             mean_words([f.effective_concurrency for f in figures], 1),
             mean_words([f.energy_j_per_tok for f in figures], 2),
             f"{sum(f.requests.valid for f in figures)}/{failed}",
-            " ".join(m.kind.value for m in cells.told_marks),
+            " ".join(m.kind.value for m in cells.marks),
         )
     return table
 

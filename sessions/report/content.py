@@ -322,7 +322,7 @@ def _cells(session: Session) -> list[Block]:
                 mean_words([x.effective_concurrency for x in f], 1),
                 mean_words([x.energy_j_per_tok for x in f], 2),
                 f"{sum(x.requests.valid for x in f)}/{failed}",
-                ", ".join(m.kind.value for m in cells.told_marks),
+                ", ".join(m.kind.value for m in cells.marks),
             ]
         )
     headings = ["preset", "cell", "tok/s", "user tok/s", "TTFT p50 s", "TTFT p99 s", "chunk gap p50 s", "accept"]

@@ -127,6 +127,26 @@ def test_json_keeps_its_contract(folder: Path) -> None:
     assert b"hf_secret" not in msgspec.json.encode(tree)
 
 
+def test_few_samples_are_no_doubt_about_the_throughput(tmp_path: Path) -> None:
+    few = Mark(MarkKind.FEW_SAMPLES, "24 requests: p99 is the maximum", 24.0, 100.0)
+
+    def marks(key: CellKey) -> tuple[Mark, ...]:
+        return (few, Mark(MarkKind.QUEUED, "3 waited", 3.0)) if key.concurrency == 8 else (few,)
+
+    folder = make_session(tmp_path / "sessions", marks=marks)
+    lines = [line.split() for line in shown(folder).splitlines()]
+    lone = [line for line in lines if line[:3] == ["1024", "x", "1"] and "72/0" in line]
+    queued = [line for line in lines if line[:3] == ["1024", "x", "8"] and "72/0" in line]
+    assert len(lone) == len(queued) == 3
+    assert all("*" not in line and line[-1] == "few-samples" for line in lone)
+    assert all("*" in line and "few-samples" in line for line in queued)
+    assert "few-samples: " not in shown(folder)
+    cells = [line for line in as_markdown(report_of(open_session(folder))).splitlines() if "| 72/0 |" in line]
+    assert (
+        sum("| few-samples, queued |" in line for line in cells) == sum("| few-samples |" in line for line in cells) > 0
+    )
+
+
 KEYED = Preset(
     name="b8t4-w2048",
     algorithm="DDTREE",
