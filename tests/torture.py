@@ -48,8 +48,9 @@ class Aim:
 
 AIMS = (
     Aim(0.15, 1.0, None),
-    Aim(0.25, 2.0, lambda state: state.phase == "reconfiguring"),
-    Aim(0.50, 1.0, lambda state: state.phase in ("warming", "measuring")),
+    Aim(0.20, 2.0, lambda state: state.phase == "reconfiguring"),
+    Aim(0.10, 0.5, lambda state: state.phase in ("checking", "evaluating")),
+    Aim(0.45, 1.0, lambda state: state.phase in ("warming", "measuring")),
     Aim(0.10, 0.3, lambda state: all(cell.status == "measured" for cell in state.cells.values())),
 )
 LIFE_LIMIT_S = 60.0
@@ -81,7 +82,7 @@ class Tortured:
 
 
 def small_sweep() -> Sweep:
-    """Two presets of twelve tiny cells and a lossless check."""
+    """Two presets with a lossless check and twelve tiny cells each."""
     return sweep_on_simserver(
         PLAIN,
         DDTREE,
@@ -92,7 +93,7 @@ def small_sweep() -> Sweep:
         repeats=2,
         speed=40.0,
         load_seconds=0.1,
-        evals=EvalsTable(lossless_prompts=2),
+        evals=EvalsTable(lossless_prompts=8),
     )
 
 

@@ -23,10 +23,11 @@ CELLS_KEPT_BACK = 3
 LABEL = "cut-off"
 
 
-def sweep_to_be_cut(speed: float = 1.0) -> Sweep:
-    """Twelve cells of about a second."""
+def sweep_to_be_cut(cuts: int, speed: float = 1.0) -> Sweep:
+    """Twelve cells of about a second, and more where there are many cuts."""
+    repeats = max(3, cuts // 2)
     sweep = sweep_on_simserver(
-        DDTREE, contexts=(60, 90), concurrency=(1, 2), requests_per_slot=5, repeats=3, speed=speed, max_tokens=64
+        DDTREE, contexts=(60, 90), concurrency=(1, 2), requests_per_slot=5, repeats=repeats, speed=speed, max_tokens=64
     )
     return replace(sweep, label=LABEL)
 
@@ -73,7 +74,7 @@ def run_and_cut(
         The session's last state.
     """
     moments, sessions = random.Random(seed), place / "sessions"
-    sweep = sweep_to_be_cut()
+    sweep = sweep_to_be_cut(cuts)
     there = ["env", *(f"{name}={value}" for name, value in env.items()), SPECTOP]
     where = ["--sessions-dir", str(sessions)]
     paused = False

@@ -115,10 +115,11 @@ def test_a_cut_connection_changes_nothing(tmp_path: Path, runs: list[Run]) -> No
     with sshd(tmp_path / "ssh") as server:
         state = run_and_cut(server, tmp_path, CUTS, {"XDG_STATE_HOME": str(tmp_path / "state")}, say=told.append)
     assert len(told) == CUTS
-    undisturbed = Run(sweep_to_be_cut(speed=20.0), tmp_path / "undisturbed")
+    sys.stdout.write("\n".join(told) + "\n")
+    undisturbed = Run(sweep_to_be_cut(CUTS, speed=20.0), tmp_path / "undisturbed")
     runs.append(undisturbed)
     assert outcome(state) == outcome(asyncio.run(undisturbed.to_end()))
-    assert len(outcome(state)) == 12
+    assert len(outcome(state)) == len(state.cells) >= 12
 
 
 async def test_a_terminal_that_stops_reading_holds_nothing_up(tmp_path: Path, runs: list[Run]) -> None:
