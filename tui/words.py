@@ -120,6 +120,33 @@ def cut(text: str, cells: int, glyphs: Glyphs = UTF8) -> str:
     return text
 
 
+def wrapped(text: str, cells: int) -> list[str]:
+    """Returns a text in lines of at most so many cells, broken at blanks where there are any in the line's second half.
+
+    A character wider than the line stands in a line of its own; the text is not looked at for anything else.
+    """
+    cells = max(1, cells)
+    out: list[str] = []
+    rest = text
+    while width(rest) > cells:
+        end, taken = 0, 0
+        for ch in rest:
+            taken += width(ch)
+            if taken > cells and end > 0:
+                break
+            end += 1
+        blank = rest.rfind(" ", end // 2, end + 1)
+        if blank > 0:
+            out.append(rest[:blank])
+            rest = rest[blank + 1 :]
+        else:
+            out.append(rest[:end])
+            rest = rest[end:]
+    if rest or not out:
+        out.append(rest)
+    return out
+
+
 def left(text: str, cells: int, glyphs: Glyphs = UTF8) -> str:
     """Returns a text in exactly so many cells, at the left."""
     text = cut(text, cells, glyphs)

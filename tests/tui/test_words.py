@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tui.glyphs import ASCII, UTF8, choose, locale_is_utf8
-from tui.words import about, clock, cut, duration, left, number, only_ascii, plain_text, right, width, with_interval
+from tui.words import (
+    about,
+    clock,
+    cut,
+    duration,
+    left,
+    number,
+    only_ascii,
+    plain_text,
+    right,
+    width,
+    with_interval,
+    wrapped,
+)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +134,12 @@ def test_the_operator_can_choose_the_signs() -> None:
     assert choose({"SPECTOP_GLYPHS": "ascii", "LANG": "C.UTF-8"}) is ASCII
     assert choose({"SPECTOP_GLYPHS": "utf8"}) is UTF8
     assert not choose({"SPECTOP_GLYPHS": "blocks"}).braille
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 10, 40])
+@pytest.mark.parametrize("text", ["", "x" * 100, "a few words, and some more of them", "模型名がとても長い", "🚀 x"])
+def test_wrapping_ends_loses_nothing_and_fits(text: str, cells: int) -> None:
+    lines = wrapped(text, cells)
+    assert lines
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(width(row) <= max(cells, 2) for row in lines)

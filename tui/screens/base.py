@@ -8,6 +8,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.worker import Worker
 
+from tui.copying import copied_heading
 from tui.draw import Line, Span, line, line_width
 from tui.glyphs import Glyphs
 from tui.view import Facts
@@ -46,6 +47,8 @@ class SpectopScreen(Screen[None]):
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("?", "help"), ("esc", "back"))
     TITLE_WORDS: ClassVar[str] = ""
+    OF_SESSION: ClassVar[bool] = True
+    """Whether what it shows belongs to the session that is watched."""
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back", "Back")]
     AUTO_FOCUS = ""
 
@@ -80,6 +83,14 @@ class SpectopScreen(Screen[None]):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Tells of a fault in work that ran beside the screen, whatever it is: the screens go on."""
         self.spectop.tell_fault(event)
+
+    def copied_heading(self) -> str:
+        """Returns the first line of what `y` copies: whose figures these are."""
+        return copied_heading(self.facts, self.title_words()) if self.OF_SESSION else ""
+
+    def title_words(self) -> str:
+        """Returns what the screen is called."""
+        return self.TITLE_WORDS
 
     def copied_lines(self) -> list[Line]:
         """Returns what `y` copies: everything but the head and the keys."""

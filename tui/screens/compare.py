@@ -26,6 +26,7 @@ class Compare(ListedScreen):
     """
 
     HAS_LIST = False
+    OF_SESSION = False
     KEYS = (("m", "metric"), ("w", "swap"), ("PgUp PgDn", "scroll"), ("y", "copy"), ("?", "help"), ("esc", "back"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "metric(1)", "Next figure"),

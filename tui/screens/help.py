@@ -131,6 +131,7 @@ class Help(ListedScreen):
 
     HAS_LIST = False
     TITLE_WORDS = "help"
+    OF_SESSION = False
     KEYS = (("PgUp PgDn", "scroll"), ("esc", "back"))
     BINDINGS: ClassVar = [Binding("question_mark", "back", "Back", show=False)]
 

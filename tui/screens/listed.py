@@ -49,10 +49,6 @@ class ListedScreen(SpectopScreen):
         words = self.title_words()
         return line(Span(f" {words} ", "head"), Span(g.rule * max(0, cells - len(words) - 2), "muted"))
 
-    def title_words(self) -> str:
-        """Returns what the screen is called."""
-        return self.TITLE_WORDS
-
     @property
     def listing(self) -> Listing:
         """The list."""

@@ -18,7 +18,7 @@ from tui.widgets.matrix import draw_matrix, grid
 from tui.widgets.now import draw_now
 from tui.widgets.panel import Panel
 from tui.widgets.presets_line import draw_presets_line, lines_wanted
-from tui.widgets.steps import draw_steps
+from tui.widgets.steps import asked_lines, draw_steps
 from tui.widgets.tail import draw_events, draw_log
 from tui.words import cut
 
@@ -50,7 +50,7 @@ def needs_of(facts: Facts, width: int) -> Needs:
         state.phase in ("reconfiguring", "probing", "checking")
         or (preset.status == "not-in-effect" and state.status == "running")
     )
-    steps = len(preset.steps) if preset else 0
+    steps = sum(1 + len(asked_lines(facts, s, width)) for s in preset.steps) if preset else 0
     failed = preset is not None and preset.status == "not-in-effect"
     return Needs(
         contexts=len(state.contexts),
@@ -213,10 +213,11 @@ class Live(SpectopScreen):
     def copied_lines(self) -> list[Line]:
         """Returns the matrix in full width, whatever fits on the screen."""
         width = 8 + 16 * len(self.facts.state.concurrencies)
-        return [
-            line(Span(f"{self.facts.preset_name}  {self.facts.metric.name}")),
-            *draw_matrix(self.facts, width, 1 + len(self.facts.state.contexts)),
-        ]
+        return draw_matrix(self.facts, width, 1 + len(self.facts.state.contexts))
+
+    def title_words(self) -> str:
+        """Returns which preset's matrix it is, and its figure."""
+        return f"{self.facts.preset_name} {self.facts.glyphs.dot} {self.facts.metric.name}"
 
     def action_open_cell(self) -> None:
         """Opens the focused cell."""

@@ -53,6 +53,7 @@ class Sessions(ListedScreen):
     """All sessions, newest first."""
 
     HAS_PAGE = False
+    OF_SESSION = False
     KEYS = (
         ("enter", "open"),
         ("space", "pick"),

@@ -14,7 +14,7 @@ from tui.draw import Line, Span, line, title
 from tui.graph import bar
 from tui.metrics import MARK_LETTERS
 from tui.view import Facts
-from tui.words import duration, english, gib, left, number, plain_text, right, share, with_interval
+from tui.words import duration, english, gib, left, number, plain_text, right, share, with_interval, wrapped
 
 REQUESTS_SHOWN = 200
 FAILURES_SHOWN = 20
@@ -177,11 +177,8 @@ def _wrapped(message: str, cells: int, facts: Facts) -> list[Line]:
     g = facts.glyphs
     lines = message.splitlines() or [""]
     kept = lines if len(lines) <= 12 else [*lines[:3], f"{g.ellipsis} {len(lines) - 8} lines {g.ellipsis}", *lines[-5:]]
-    out: list[Line] = []
-    for text in (plain_text(x, g, 1200) for x in kept):
-        step = max(10, cells - 4)
-        out.extend(line(Span(f"   {text[i : i + step]}", "muted")) for i in range(0, max(1, len(text)), step))
-    return out
+    shown = (words for text in kept for words in wrapped(plain_text(text, g, 1200), cells - 4))
+    return [line(Span(f"   {words}", "muted")) for words in shown]
 
 
 def _distributions(facts: Facts, records: Sequence[RequestRecord], cells: int) -> list[Line]:

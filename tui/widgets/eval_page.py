@@ -6,7 +6,7 @@ from evals.verdicts import Judgement, LosslessDifference, Verdict
 from sessions.log import SavedText
 from tui.draw import Line, Span, fit, line, title
 from tui.view import Facts
-from tui.words import cut, english, left, number, plain_text
+from tui.words import cut, english, left, number, plain_text, wrapped
 from tui.words import width as text_width
 
 LETTERS: dict[Verdict, tuple[str, str, str]] = {
@@ -33,7 +33,8 @@ def verdict_sign(facts: Facts, verdict: Verdict) -> Span:
 
 def task_of(j: Judgement) -> str:
     """Returns a judged answer's problem as text, unique in its preset."""
-    return f"{j.problem_set} {j.task_id}" + (f" #{j.sample}" if j.sample else "")
+    name = j.task_id if j.task_id.startswith(f"{j.problem_set}/") else f"{j.problem_set} {j.task_id}"
+    return name + (f" #{j.sample}" if j.sample else "")
 
 
 def _columns(facts: Facts, width: int) -> int:
@@ -77,9 +78,10 @@ def judgement_lines(facts: Facts, j: Judgement, answer: SavedText | None, cells:
     rest = plain_text(", ".join(x for x in facts_of if x), g)
     out.append(line(Span(f" {sign.text} ", role), Span(told, role), Span(f"   {rest}", "muted")))
     if j.detail:
-        out.append(line(Span("   "), Span(plain_text(j.detail, g, 1200), role)))
+        out.extend(line(Span(f"   {w}", role)) for w in wrapped(plain_text(j.detail, g, 1200), cells - 4))
     x = j.extraction
-    out.append(line(Span(" taken   ", "muted"), Span(plain_text(f"{x.origin}: {x.why}", g, 600))))
+    for i, words in enumerate(wrapped(plain_text(f"{x.origin}: {x.why}", g, 600), cells - 10)):
+        out.append(line(Span(" taken   " if i == 0 else " " * 9, "muted"), Span(words)))
     text, start, end = _shown_text(j, answer)
     if text:
         whole = answer is not None
@@ -89,7 +91,9 @@ def judgement_lines(facts: Facts, j: Judgement, answer: SavedText | None, cells:
         for raw in text.splitlines(keepends=True)[:TEXT_LINES]:
             taken = start is not None and end is not None and at < end and at + len(raw) > start
             edge = Span(f" {g.line} ", "accent") if taken or not whole else Span("   ")
-            out.append(line(edge, Span(plain_text(raw.rstrip("\r\n"), g, 1200), "" if taken or not whole else "muted")))
+            look = "" if taken or not whole else "muted"
+            shown = wrapped(plain_text(raw.rstrip("\r\n"), g, 1200), cells - 4)
+            out.extend(line(edge, Span(words, look)) for words in shown)
             at += len(raw)
     if j.output:
         out.append(title(" output of the run", cells, g))

@@ -6,7 +6,7 @@ from loadgen.figures import Interval
 from sessions.recommend import Choice, Recommendation
 from tui.draw import Line, Span, line, title
 from tui.glyphs import Glyphs
-from tui.words import left, number, plain_text, right, with_interval
+from tui.words import left, number, plain_text, right, with_interval, wrapped
 
 
 def gain_words(ratio: float | None, interval: Interval | None, glyphs: Glyphs) -> str:
@@ -22,11 +22,13 @@ def draw_recommendation(found: Recommendation, cells: int, glyphs: Glyphs) -> li
     out: list[Line] = []
     name = plain_text(found.overall, glyphs) if found.overall else "none can be named"
     out.append(line(Span(" overall  ", "muted"), Span(name, "strong")))
-    out.append(line(Span(f"   {plain_text(found.why, glyphs, 600)}")))
+    out.extend(line(Span(f"   {w}")) for w in wrapped(plain_text(found.why, glyphs, 600), cells - 4))
     if found.equal:
         told = ", ".join(plain_text(n, glyphs) for n in found.equal)
         out.append(line(Span("   not distinguishable from it: ", "muted"), Span(told)))
-    out.extend(line(Span(f" {glyphs.hot} {plain_text(w, glyphs, 600)}", "warn")) for w in found.warnings)
+    for warning in found.warnings:
+        for i, words in enumerate(wrapped(plain_text(warning, glyphs, 600), cells - 4)):
+            out.append(line(Span(f" {glyphs.hot if i == 0 else ' '} {words}", "warn")))
     out.append(())
     out.append(title(" policy: the best preset at each matrix point (+n: as good within noise)", cells, glyphs))
     out.extend(_policy(found, cells, glyphs))
