@@ -127,7 +127,7 @@ class Measuring:
             cell=cell,
             preset=preset,
             run=run,
-            spec=self.spec(cell, run),
+            spec=self.spec(cell, run, number),
             began=time.perf_counter(),
             opened_t=self._recorder.now(),
         )
@@ -193,7 +193,7 @@ class Measuring:
         attempt.lost = attempt.lost or changed
         return None if attempt.over else health
 
-    def spec(self, cell: CellKey, run: str) -> CellSpec:
+    def spec(self, cell: CellKey, run: str, attempt: int) -> CellSpec:
         """Returns what the load generator is asked for a cell."""
         matrix, load = self._sweep.matrix, self._sweep.load
         requests = None if matrix.duration is not None else requests_of(self._sweep, cell.concurrency)
@@ -216,6 +216,7 @@ class Measuring:
             ignore_eos=load.ignore_eos,
             route=load.route,
             seed=load.seed + cell.repetition,
+            salt=f"{self._recorder.state.session}#{attempt}",
             start_rate_limit=load.start_rate_limit,
             request_timeout_s=_plain(load.request_timeout),
             stall_timeout_s=_plain(load.stall_timeout),

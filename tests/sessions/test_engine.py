@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from evals.verdicts import Verdict
 from loadgen.records import Outcome, RequestRecord
@@ -16,7 +17,7 @@ from reconfig.presets import Preset
 from sessions.commands import Command
 from sessions.logread import state_of
 from sessions.state import SessionState
-from sessions.sweep import EvalsTable, Sweep
+from sessions.sweep import EvalsTable, ServerTable, Sweep
 from tests.sessions.engines import DDTREE, PLAIN, Run, sweep_on_simserver
 
 Start = Callable[[Sweep], Run]
@@ -121,6 +122,21 @@ async def test_a_killed_engine_loses_no_finished_cell_and_resume_measures_the_re
     assert statuses(state) == ["measured"] * 3
     assert {name: state.cells[name].figures for name in finished} == before
     assert state_of(run.folder).cells == state.cells
+
+
+async def test_another_session_finds_nothing_of_the_first_one_in_the_servers_cache(start: Start):
+    sweep = sweep_on_simserver(DDTREE, contexts=(400,), concurrency=(2,), leave="as-is")
+    sweep = replace(sweep, load=replace(sweep.load, flush_cache=False))
+    first = start(sweep)
+    assert statuses(await first.to_end()) == ["measured"]
+    unmanaged = replace(sweep.server, manager=ServerTable(base_url=sweep.server.base_url).manager)
+    second = start(replace(sweep, server=unmanaged, as_it_stands=True))
+    assert statuses(await second.to_end()) == ["measured"]
+    assert {r.purpose for r in records(second)} == {"warmup", "cell"}
+    for run in (first, second):
+        for record in records(run):
+            # The chat template's own tokens are all that two prompts begin with alike.
+            assert record.cached_tokens is not None and record.cached_tokens < 20 < 390 < (record.prompt_tokens or 0)
 
 
 async def test_commands_pause_skip_repeat_note_and_stop(start: Start):
