@@ -23,6 +23,7 @@ from sessions.folder import control_of, sessions_dir
 from sessions.replay import ReplaySource
 from sessions.review import open_session as open_saved
 from tui.clipboard import write_capture
+from tui.copying import asked_command
 from tui.draw import text_of
 from tui.metrics import METRICS, Metric
 from tui.palette import commands_for
@@ -314,7 +315,8 @@ class SpectopApp(WatchingApp):
         """Copies the screen's table to the terminal's clipboard and to a file."""
         screen = self.screen
         if isinstance(screen, SpectopScreen):
-            self._capture(text_of(screen.copied_lines()) + "\n", "txt", "copied")
+            parts = [screen.copied_heading(), text_of(screen.copied_lines()), asked_command(self.facts)]
+            self._capture("\n".join(part for part in parts if part) + "\n", "txt", "copied")
 
     def action_picture(self) -> None:
         """Saves a picture of the screen."""

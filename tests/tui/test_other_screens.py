@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from loadgen.records import AcceptanceSource, Chunk, Outcome, RequestRecord
-from reconfig.presets import Preset
+from reconfig.presets import Preset, ProofStep
 from sessions.commands import Command
 from sessions.events import AnyEvent
 from sessions.log import SavedText
@@ -336,9 +336,44 @@ async def test_y_copies_the_table_to_the_clipboard_and_a_named_file(
         (path,) = (tmp_path / "out").iterdir()
         assert "167.6 ±1.8" in path.read_text(encoding="utf-8")
         assert "167.6 ±1.8" in app.clipboard
+        first = app.clipboard.splitlines()[0]
+        assert first == "kimi-k26-rtx6000 2026-03-01 11:58 · b8t4-w2048 · tok/s · SIMULATED"
         await pilot.press("i")
         await until(pilot, lambda: "picture saved" in screen_text(app))
         assert {p.suffix for p in (tmp_path / "out").iterdir()} == {".svg", ".txt"}
+
+
+ASKED = (
+    "now algorithm is DDTREE; leave out --speculative-algorithm, --speculative-num-draft-tokens; restart the server "
+    "with: python3 -m sglang.launch_server --model-path /models/kimi-k2.6 --tp 8 --port 30000 --attention-backend fa3 "
+    "--mem-fraction-static 0.85 --context-length 65536 --trust-remote-code"
+)
+
+
+def asking() -> list[AnyEvent]:
+    """A session whose server is restarted by the operator, who is being asked to."""
+    out: list[AnyEvent] = [s.started(restarts=False)]
+    out.append(s.ev.PhaseChanged(t=5.0, at=s.at(5), phase="reconfiguring", preset="none"))
+    step = ProofStep(name="start", words="waiting for you", state="running", detail=ASKED, started_t=5.0)
+    out.append(s.ev.ProofStepChanged(t=6.0, at=s.at(6), preset="none", step=step))
+    return out
+
+
+@pytest.mark.parametrize("keys", [(), ("P",)])
+async def test_what_the_operator_is_asked_stands_whole_and_is_copied_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("SPECTOP_CAPTURES_DIR", str(tmp_path))
+    async with running(s.Scripted.of(asking())) as (app, pilot):
+        for key in keys:
+            await pilot.press(key)
+        await until(pilot, lambda: "--trust-remote-code" in screen_text(app), "the end of the command")
+        shown = " ".join(screen_text(app).split())
+        assert ASKED.partition("; restart")[0] in shown
+        assert "restart the server with: python3 -m sglang.launch_server" in shown
+        assert "of about" not in shown
+        await pilot.press("y")
+        await until(pilot, lambda: ASKED in app.clipboard)
 
 
 async def test_a_copy_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         since = preset.switching_since_t if preset else None
         if since is not None:
             words += f" {g.dot} {clock(facts.now_t - since)}"
-            if state.load_s_expected:
+            if state.load_s_expected and state.restarts:
                 words += f" of {about(state.load_s_expected)}"
         return words, role
     if state.phase == "evaluating" and state.current_preset:

@@ -9,7 +9,8 @@ from tui.draw import Line, Span, line, title
 from tui.metrics import ACCEPTANCE, THROUGHPUT
 from tui.view import Facts
 from tui.widgets.head import effect_words, proved_by
-from tui.words import duration, english, left, number, plain_text, right, share
+from tui.widgets.steps import asked_lines
+from tui.words import duration, english, left, number, plain_text, right, share, wrapped
 
 
 def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
@@ -103,6 +104,11 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
                 Span(right(duration(took), 9, g), "muted"),
             )
         )
+        asked = asked_lines(facts, step, cells)
+        out += asked
+        if step.detail and not asked and step.state in ("running", "failed"):
+            rows = wrapped(plain_text(step.detail, g, 600), cells - 6)
+            out += [line(Span(f"     {row}", "bad" if step.state == "failed" else "muted")) for row in rows]
     for e in preset.evals:
         judged = e.problems * e.samples if e.judged is None else e.judged
         words = f"{plain_text(e.problem_set, g)}: {e.passed} of {judged} passed"

@@ -8,7 +8,7 @@ from sessions.state import PresetState
 from tui.draw import Line, Span, line, title
 from tui.graph import progress
 from tui.view import Facts
-from tui.words import clock, cut, duration, plain_text, width
+from tui.words import clock, cut, duration, plain_text, width, wrapped
 
 
 def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
@@ -23,7 +23,7 @@ def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
     elapsed = clock(took if took is not None else facts.now_t - since) if since is not None else ""
     words = f"switching to {name}" if preset.status == "switching" else f"{name} is not in effect"
     heading = title(f" {cut(words, cells - len(elapsed) - 4, g)} {g.dot} {elapsed}", cells, g)
-    lines = [_step(facts, s, cells) for s in preset.steps]
+    lines = [row for s in preset.steps for row in (_step(facts, s, cells), *asked_lines(facts, s, cells))]
     out: list[Line] = [heading]
     failed = preset.status == "not-in-effect"
     tail = (
@@ -35,12 +35,30 @@ def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
     keep = min(len(tail), max(3 if failed else 1, room - len(lines)))
     visible = max(1, room - keep)
     if len(lines) > visible:
-        busy = next((i for i, s in enumerate(preset.steps) if s.state in ("running", "failed")), len(lines) - 1)
-        first = max(0, min(busy - visible + 1, len(lines) - visible))
+        busy = next((i for i, s in enumerate(preset.steps) if s.state in ("running", "failed")), len(preset.steps) - 1)
+        asked = len(asked_lines(facts, preset.steps[busy], cells))
+        first = max(0, min(busy, busy + asked - visible + 1, len(lines) - visible))
+        whole = busy + asked < first + visible
         lines = lines[first : first + visible]
+        if not whole:
+            lines[-1] = line(Span(f"   {g.ellipsis} y copies all of it, P shows it", "warn"))
     out.extend(lines)
     out.extend(tail[:keep] if failed else tail[-keep:] if keep else [])
     return out[:rows]
+
+
+def asks_operator(facts: Facts, step: ProofStep) -> bool:
+    """Whether a step waits for what the operator does with the server."""
+    return not facts.state.restarts and step.name == "start" and step.state == "running" and bool(step.detail)
+
+
+def asked_lines(facts: Facts, step: ProofStep, cells: int) -> list[Line]:
+    """Returns what a step asks of the operator, whole: in words, then the command."""
+    if not asks_operator(facts, step):
+        return []
+    words, mark, command = plain_text(step.detail, facts.glyphs).partition("; restart the server")
+    parts = [words, f"restart the server{command}"] if mark else [words]
+    return [line(Span(f"   {row}", "strong")) for part in parts for row in wrapped(part, cells - 4)]
 
 
 def _step(facts: Facts, step: ProofStep, cells: int) -> Line:
@@ -57,7 +75,7 @@ def _step(facts: Facts, step: ProofStep, cells: int) -> Line:
         time = duration(end - step.started_t)
     spans = [Span(f" {sign} ", role), Span(words, "strong" if step.state in ("running", "failed") else role)]
     room = cells - 5 - width(words) - len(time)
-    detail = plain_text(step.detail, g, 300)
+    detail = "y copies the command" if asks_operator(facts, step) else plain_text(step.detail, g, 300)
     if step.share is not None and step.state == "running" and room >= 16:
         cells_of_bar = min(18, room - 8)
         filled, rest = progress(step.share, cells_of_bar, g)
