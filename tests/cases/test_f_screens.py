@@ -31,6 +31,7 @@ from tui.widgets.head import draw_head
 from tui.widgets.matrix import draw_matrix
 from tui.widgets.preset_page import preset_row
 from tui.widgets.presets_line import draw_presets_line
+from tui.widgets.scrolling import Page
 from tui.widgets.tail import draw_events, draw_log
 from tui.words import cut, plain_text, width
 
@@ -72,30 +73,40 @@ def with_text(text: str) -> list[s.AnyEvent]:
     return events
 
 
-@pytest.mark.parametrize("text", load("F89", "strings.json"))
-async def test_f89_brackets_and_markup_stand_on_the_screen_as_they_were_written(text: str) -> None:
-    async with running(s.Scripted.of(with_text(text)), (220, 60)) as (app, pilot):
-        assert app.facts.state.label
-        for panel in ("head", "events", "log", "gpus", "now"):
-            assert text.rstrip() in panel_text(app, panel), panel
+async def test_f89_brackets_and_markup_stand_on_the_screen_as_they_were_written() -> None:
+    texts = load("F89", "strings.json")
+    assert len(texts) == json.loads((DATA / "F89" / "expected.json").read_text())["count"]
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source, (220, 60)) as (app, pilot):
         app.look(point=(8192, 1))
+        for text in texts:
+            wanted = text.rstrip()
+            source.send(reduce_all(with_text(text)))
+            await until(pilot, lambda wanted=wanted: wanted in panel_text(app, "head"), text)  # type: ignore[misc]
+            for panel in ("events", "log", "gpus", "now"):
+                assert wanted in panel_text(app, panel), panel
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Cell) and text.rstrip() in panel_text(app, "page"))
+        for text in texts:
+            source.send(reduce_all(with_text(text)))
+            await until(pilot, lambda text=text: text.rstrip() in panel_text(app, "page"), text)  # type: ignore[misc]
         await pilot.press("escape", "E")
         await until(pilot, lambda: isinstance(app.screen, Evals) and bool(app.screen.listing.chosen))
         await pilot.press("end")
-        await until(pilot, lambda: panel_text(app, "page").count(text.rstrip()) >= 3)
-        assert app.is_running
-        spans = [span for row in app.screen.query_one("#page").lines for span in row]  # type: ignore[attr-defined]
+        for text in texts:
+            source.send(reduce_all(with_text(text)))
+            await until(pilot, lambda text=text: panel_text(app, "page").count(text.rstrip()) >= 3, text)  # type: ignore[misc]
+        spans = [span for row in app.screen.query_one(Page).content for span in row]
         assert {span.role for span in spans} <= {"", "head", "muted", "bad", "good", "accent"}
+        assert app.is_running
 
 
-@pytest.mark.parametrize("text", load("F89", "strings.json"))
-async def test_f89_a_notification_shows_the_text_and_runs_nothing(text: str) -> None:
+async def test_f89_a_notification_shows_the_text_and_runs_nothing() -> None:
     async with running(s.Scripted.of(s.mid_sweep()), (120, 40)) as (app, pilot):
-        app.tell(text)
-        first = text.split(maxsplit=1)[0]
-        await until(pilot, lambda: first in screen_text(app), "the notification")
+        for text in load("F89", "strings.json"):
+            app.clear_notifications()
+            app.tell(text)
+            first = text.split()[0]
+            await until(pilot, lambda first=first: first in screen_text(app), text)  # type: ignore[misc]
         assert app.is_running
 
 
@@ -112,20 +123,20 @@ def test_f90_cells_are_counted_and_the_next_column_begins_in_the_same_place() ->
         assert [width(span.text) for span in row[:4]] == [width(span.text) for span in rows[0][:4]]
 
 
-@pytest.mark.parametrize("place", range(len(load("F90", "odd.json"))))
-async def test_f90_odd_characters_neither_crash_nor_reach_the_terminal_raw(place: int) -> None:
-    text = load("F90", "odd.json")[place]
-    async with running(s.Scripted.of(with_text(text)), (120, 40)) as (app, pilot):
-        await pilot.pause()
-        shown = screen_text(app)
-        assert "\u202e" not in shown
-        assert "\x00" not in shown
-        assert "\t" not in shown
-        assert len(shown.splitlines()) <= 40
+async def test_f90_odd_characters_neither_crash_nor_reach_the_terminal_raw() -> None:
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source, (120, 40)) as (app, pilot):
         app.look(point=(8192, 1))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Cell))
-        assert not {"\u202e", "\x00"} & set(screen_text(app))
+        for keys in ((), ("enter",)):
+            await pilot.press(*keys)
+            for text in load("F90", "odd.json"):
+                state = reduce_all(with_text(text))
+                source.send(state)
+                await until(pilot, lambda state=state: app.facts.state == state)  # type: ignore[misc]
+                await pilot.pause()
+                shown = screen_text(app)
+                assert not {"\u202e", "\x00", "\t"} & set(shown)
+                assert len(shown.splitlines()) <= 40
 
 
 async def test_f91_every_size_is_survived_and_the_full_screen_comes_back() -> None:
@@ -251,8 +262,8 @@ async def test_f96_a_message_of_200_kb_is_cut_with_its_length_and_the_rest_can_b
         await until(pilot, lambda: isinstance(app.screen, Cell) and "failures" in screen_text(app))
         page = panel_text(app, "page")
         assert f"({len(error):,} characters)" in page
-        assert "ValueError: root cause here" in text_of(app.screen.query_one("#page").content)  # type: ignore[attr-defined]
-        assert len(app.screen.query_one("#page").content) < 100  # type: ignore[attr-defined]
+        assert "ValueError: root cause here" in text_of(app.screen.query_one(Page).content)
+        assert len(app.screen.query_one(Page).content) < 100
         app.tell(error, "error")
         await pilot.pause()
         assert app.is_running
