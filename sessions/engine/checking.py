@@ -81,7 +81,7 @@ class Checking:
                 pass_at=evals.pass_at,
                 on_judgement=self._judged,
                 on_generation=lambda problem, sample, done: self._answered(preset, wanted, problem, sample, done),
-                rid_prefix=f"eval-{preset}-{self._recorder.now():.0f}",  # an eval cut short is run anew
+                rid_prefix=f"eval-{preset}-{self._moment()}",
                 route=self._sweep.load.route,
                 seed=self._sweep.load.seed,
                 now=self._recorder.now,
@@ -116,7 +116,7 @@ class Checking:
                 self._pool,
                 max_tokens=LOSSLESS_MAX_TOKENS,
                 concurrency=self._sweep.evals.concurrency,
-                rid_prefix=f"lossless-{preset}-{self._recorder.now():.0f}",
+                rid_prefix=f"lossless-{preset}-{self._moment()}",
                 route=self._sweep.load.route,
                 on_generation=lambda index, done: self._said_greedily(preset, index, done),
             )
@@ -141,6 +141,10 @@ class Checking:
         if why is not None:
             self._recorder.happen(PresetLost(preset=preset, reason=why))
         return why is not None
+
+    def _moment(self) -> int:
+        """The session's milliseconds: an eval that was cut short is run anew, and its requests are others."""
+        return int(self._recorder.now() * 1000)
 
     def suspect(self) -> None:
         """Raises the suspicions that the state so far supports and that were not raised yet."""

@@ -19,6 +19,8 @@ from sessions.folder import control_of, publish_control, socket_path
 from sessions.launch import connect, last_words, start_engine
 from sessions.log import lock_holder
 from sessions.logread import state_of
+from sessions.sweep import EvalsTable
+from sessions.tables import open_table
 from tests.needs import needs
 from tests.sessions.cutting import outcome, run_and_cut, sweep_to_be_cut
 from tests.sessions.engines import DDTREE, PLAIN, Run, sweep_on_simserver
@@ -79,6 +81,32 @@ async def test_a_server_that_outlived_its_engine_is_ended_and_not_measured(tmp_p
     await run.wait()
     check_folder(run.folder, {})
     check_end(run.folder, state)
+
+
+async def test_an_eval_cut_short_is_run_again_and_counted_once(tmp_path: Path, runs: list[Run]) -> None:
+    evals = EvalsTable(coding="core-5", lossless_prompts=2, max_tokens=1500, concurrency=1)
+    run = Run(sweep_on_simserver(DDTREE, evals=evals, concurrency=(1,), speed=6.0), tmp_path)
+    runs.append(run)
+    run.start()
+    client = await run.client()
+    state = await run.until(client, lambda s: any(p.judgements for p in s.presets.values()))
+    assert run.engine is not None and state.phase == "evaluating"
+    run.engine.kill()
+    await run.wait()
+    await client.close()
+    assert not any(p.evals for p in state_of(run.folder).presets.values())
+    run.start(resume=True)
+    client = await run.client()
+    state = await run.until(client, lambda _: False)
+    await client.close()
+    await run.wait()
+    check_folder(run.folder, {})
+    check_end(run.folder, state)
+    (preset,) = state.presets.values()
+    assert len(preset.judgements) == 5 and preset.evals[0].judged == 5
+    assert preset.lossless is not None and preset.lossless.compared == 2
+    assert len((run.folder / "evals.jsonl").read_bytes().splitlines()) > 5
+    assert open_table(run.folder, "evals").frame.collect().height == 5
 
 
 def _no_mount() -> str:
