@@ -93,10 +93,7 @@ def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:
         else c
         for name, c in state.cells.items()
     }
-    presets = {
-        name: replace(p, status="waiting") if p.status in ("switching", "in-effect", "not-in-effect") else p
-        for name, p in state.presets.items()
-    }
+    presets = {name: _resumed_preset(p) for name, p in state.presets.items()}
     state = replace(
         state,
         cells=cells,
@@ -114,6 +111,25 @@ def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:
     return _news(state, e, "info", "resumed")
 
 
+def _resumed_preset(preset: PresetState) -> PresetState:
+    """A preset after a stop: nothing is in effect; what proved its measured cells is kept."""
+    if preset.status == "switching":
+        return _broken_off(preset, "")
+    if preset.status == "not-in-effect" and preset.proved is not None:
+        return replace(preset, status="waiting", proof=preset.proved, steps=preset.proved.steps)
+    return replace(preset, status="waiting") if preset.status in ("in-effect", "not-in-effect") else preset
+
+
+def _broken_off(preset: PresetState, at: str) -> PresetState:
+    """A preset whose switch ends without a verdict: no step is open, and the proof is again the one before."""
+    steps = tuple(
+        replace(s, state="failed", detail="broken off", share=None) if s.state == "running" else s
+        for s in preset.steps
+        if s.state != "waiting"
+    )
+    return replace(preset, status="waiting", steps=steps, proof=preset.proved, broken_off_at=at)
+
+
 def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
     changed = e.phase != state.phase or e.preset != state.current_preset
     key = e.cell.text if e.cell else None
@@ -127,18 +143,19 @@ def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
         current_cell=key,
     )
     if e.phase in ("reconfiguring", "idle"):
-        presets = {name: _left(p) if name != e.preset else p for name, p in state.presets.items()}
+        presets = {name: _left(p, e.at) if name != e.preset else p for name, p in state.presets.items()}
         state = replace(state, presets=presets)
     if e.phase == "reconfiguring" and e.preset and state.presets[e.preset].status != "switching":
-        state = _preset(state, e.preset, status="switching", steps=(), proof=None, reason="", switching_since_t=e.t)
+        begun = {"status": "switching", "steps": (), "proof": None, "reason": "", "broken_off_at": None}
+        state = _preset(state, e.preset, switching_since_t=e.t, **begun)
     return _news(state, e, "info", e.words) if e.words else state
 
 
-def _left(preset: PresetState) -> PresetState:
+def _left(preset: PresetState, at: str) -> PresetState:
     """A preset that another takes the place of: one that was in effect is done, one that never got there waits."""
     if preset.status == "in-effect":
         return replace(preset, status="done")
-    return replace(preset, status="waiting") if preset.status == "switching" else preset
+    return _broken_off(preset, at) if preset.status == "switching" else preset
 
 
 def _proof_step(state: SessionState, e: ev.ProofStepChanged) -> SessionState:
@@ -155,7 +172,8 @@ def _proof_step(state: SessionState, e: ev.ProofStepChanged) -> SessionState:
 def _proved(state: SessionState, e: ev.PresetProved) -> SessionState:
     name = e.proof.preset
     if e.proof.in_effect:
-        state = _preset(state, name, status="in-effect", proof=e.proof, reason="", steps=e.proof.steps)
+        proof = e.proof
+        state = _preset(state, name, status="in-effect", proof=proof, proved=proof, reason="", steps=proof.steps)
         if state.restarts and e.proof.took_s is not None:
             state = replace(state, load_s_expected=e.proof.took_s)
         took = f" after {e.proof.took_s:.0f} s" if e.proof.took_s is not None else ""
@@ -334,7 +352,7 @@ def _said(state: SessionState, e: ev.Said) -> SessionState:
 
 
 def _ended(state: SessionState, e: ev.SessionEnded) -> SessionState:
-    presets = {name: replace(p, status="done") if p.status == "in-effect" else p for name, p in state.presets.items()}
+    presets = {name: _left(p, e.at) for name, p in state.presets.items()}
     state = replace(
         state,
         status=e.status,

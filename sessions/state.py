@@ -32,11 +32,12 @@ class News(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
-    """Live rates at one moment: seconds, tok/s, acceptance length."""
+    """Live rates at one moment: seconds, tok/s, acceptance length; whether the cell was in its steady part."""
 
     t: float
     tok_s: float | None
     acceptance_length: float | None
+    steady: bool = True
 
 
 class GpuPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +65,13 @@ class CellState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresetState(msgspec.Struct, frozen=True, kw_only=True):
-    """One preset: whether it is in effect, by what proof, and what its evals said."""
+    """One preset: whether it is in effect, by what proof, and what its evals said.
+
+    Attributes:
+        proof: of the last switch; where that was broken off, what proved the preset before it.
+        proved: the last proof that it was in effect; its cells were measured under it.
+        broken_off_at: when its last switch was broken off, in UTC ("" where that is not known); `None` when it was not.
+    """
 
     preset: Preset
     status: PresetStatus = "waiting"
@@ -75,6 +82,8 @@ class PresetState(msgspec.Struct, frozen=True, kw_only=True):
     judgements: tuple[Judgement, ...] = ()
     lossless: LosslessSummary | None = None
     switching_since_t: float | None = None
+    proved: Proof | None = None
+    broken_off_at: str | None = None
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):

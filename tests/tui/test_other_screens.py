@@ -128,6 +128,35 @@ async def test_presets_are_a_line_each_with_proof_and_best_figures() -> None:
         assert "asked 2048, found 2048" in panel_text(app, "page")
 
 
+async def test_a_measured_preset_keeps_its_proof_when_a_later_switch_to_it_fails_or_is_broken_off() -> None:
+    events = [e for e in s.finished() if not isinstance(e, s.ev.SessionEnded)]
+    events += s.proof("none", 5000.0, ok=False)
+    events += [
+        s.ev.PhaseChanged(t=5100.0, at=s.at(5100), phase="reconfiguring", preset="b4t4-w2048"),
+        s.ev.ProofStepChanged(
+            t=5101.0,
+            at=s.at(5101),
+            preset="b4t4-w2048",
+            step=ProofStep(name="start", words="restart asked", state="running", started_t=5100.0),
+        ),
+        s.ev.SessionEnded(t=5105.0, at=s.at(5105), status="stopped", words="asked by the operator"),
+        s.ev.SessionResumed(t=5200.0, at=s.at(5200), engine_pid=1),
+    ]
+    async with running(s.Scripted.of(events), (120, 40)) as (app, pilot):
+        await pilot.press("P")
+        await until(pilot, lambda: "best tok/s" in screen_text(app))
+        assert panel_text(app, "list").count("✓ was in effect") == 3
+        shown = panel_text(app, "page")
+        assert "✓ was in effect for 16 cells" in shown
+        assert "4 of 4" in shown
+        await pilot.press("down")
+        await until(pilot, lambda: "last switch broken off at 13:23" in panel_text(app, "page"))
+        shown = panel_text(app, "page")
+        assert "asked 2048, found 2048" in shown
+        assert "✗ restart asked" in shown
+        assert "▶" not in panel_text(app, "list") + shown
+
+
 async def test_keys_among_a_preset_s_flags_are_not_shown() -> None:
     events = s.finished()
     begun = events[0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reconfig.presets import Proof
-from sessions.state import PresetState
+from sessions.state import PresetState, SessionState
 from tui.draw import Line, Span, fit, line, line_width, sides
 from tui.glyphs import Glyphs
 from tui.graph import progress
 from tui.view import Facts
-from tui.words import about, clock, english, plain_text, share, width
+from tui.words import about, clock, duration, english, plain_text, share, width
 
 PHASE_WORDS = {
     "idle": "getting ready",
@@ -35,15 +35,25 @@ def proved_by(proof: Proof) -> str:
     found = sum(1 for s in proof.settings if s.ok)
     parts = []
     if proof.settings:
-        parts.append(f"{found} of {len(proof.settings)} settings read back")
+        parts.append(f"{found} of {len(proof.settings)} settings as asked")
     if proof.generations:
         parts.append(english(len(proof.generations), "generation"))
     return ", ".join(parts)
 
 
-def effect_words(preset: PresetState, glyphs: Glyphs) -> Span:
-    """Returns whether a preset is in effect, as a sign and words."""
+def effect_words(preset: PresetState, glyphs: Glyphs, *, over: bool = False) -> Span:
+    """Returns whether a preset is in effect, as a sign and words.
+
+    Args:
+        preset: the preset.
+        glyphs: signs to draw with.
+        over: nothing goes on any more, so nothing can be said of now.
+    """
     match preset.status:
+        case "in-effect" if over:
+            return Span(f"{glyphs.off} was in effect", "muted")
+        case "switching" if over:
+            return Span(f"{glyphs.failed} the switch was broken off", "warn")
         case "in-effect":
             return Span(f"{glyphs.on} in effect", "good")
         case "switching":
@@ -54,6 +64,10 @@ def effect_words(preset: PresetState, glyphs: Glyphs) -> Span:
             return Span(f"{glyphs.skipped} skipped", "warn")
         case "done":
             return Span(f"{glyphs.good} was in effect", "muted")
+        case _ if preset.proved is not None:
+            return Span(f"{glyphs.good} was in effect", "muted")
+        case _ if preset.proof is not None or preset.broken_off_at is not None:
+            return Span(f"{glyphs.off} not in effect yet", "muted")
         case _:
             return Span(f"{glyphs.off} not tried yet", "muted")
 
@@ -71,10 +85,12 @@ def _safety(facts: Facts, cells: int) -> Line:
     left = line(Span(" spectop", "head"), Span(f" {g.dot} ", "muted"), fit((Span(label),), min(len(label), 34), g)[0])
     current = state.presets.get(state.current_preset or "")
     if current is not None:
-        effect = effect_words(current, g)
+        effect = effect_words(current, g, over=facts.over)
         left = (*left, Span("   "), Span(plain_text(current.preset.name, g), "strong"), Span("  "), effect)
         room = cells - line_width(left) - sum(len(s.text) for s in right) - 3
-        if current.status == "in-effect" and current.proof and len(by := proved_by(current.proof)) <= room:
+        if facts.view.lost and len(facts.last_seen) + 2 <= room:
+            left = (*left, Span(f", {facts.last_seen}", "muted"))
+        elif current.status == "in-effect" and current.proof and len(by := proved_by(current.proof)) <= room:
             left = (*left, Span(f": {by}", "muted"))
         elif current.status == "not-in-effect" and room > 12:
             left = (*left, *fit((Span(f": {plain_text(current.reason, g)}", "bad"),), room, g))
@@ -86,7 +102,9 @@ def _safety(facts: Facts, cells: int) -> Line:
 def _happening(facts: Facts, cells: int) -> Line:
     state, g = facts.state, facts.glyphs
     if facts.view.lost:
-        words = "the engine is gone; figures are kept. Go on: spectop run SWEEP --resume last"
+        step = f"go on: {plain_text(resume_command(state), g)}"
+        texts = (f"the engine is gone; figures are kept; {step}", f"the engine is gone; {step}", step)
+        words = next((t for t in texts if width(t) < cells), step)
         return fit(line(Span(f" {words}", "bad")), cells, g)
     words, role = _phase_words(facts)
     times = next((t for t in _times(facts) if len(t) + width(words) + 3 <= cells), _times(facts)[-1])
@@ -98,7 +116,7 @@ def _happening(facts: Facts, cells: int) -> Line:
         if room >= 4:
             filled, rest = progress(done, room, g)
             amount = line(Span(f" {filled}", "accent"), Span(rest, "muted"), Span(f" {share(done)}"))
-    return sides(line(Span(f" {words}", role), *amount), line(Span(f"{times} ")), cells, g)
+    return sides(line(Span(f" {words}", role), *amount), line(Span(f" {times} ")), cells, g)
 
 
 def _phase_words(facts: Facts) -> tuple[str, str]:
@@ -107,7 +125,10 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
     role = {"paused": "warn", "failed": "bad", "stopped": "warn", "finished": "good"}.get(state.phase, "strong")
     running = facts.running
     if state.phase in ("finished", "failed", "stopped"):
-        return f"{words}: {plain_text(state.end_words or _summary(facts), g)}", role
+        return _end_words(facts)
+    if state.phase == "paused":
+        why = f": {plain_text(state.phase_words, g)}" if state.phase_words else ""
+        return f"{words}{why} {g.dot} p goes on", role
     if state.phase in ("measuring", "warming") and running is not None:
         key = running.key
         words += f" {key.context} {g.times} {key.concurrency}"
@@ -116,16 +137,18 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         if state.repeats > 1:
             words += f" {g.dot} rep {key.repetition}/{state.repeats}"
         if running.progress is not None and running.progress.phase != "steady":
-            words += f" {g.dot} {running.progress.phase}"
-        return words, role
+            part = running.progress.phase
+            words += f" {g.dot} {part}" if (state.phase, part) != ("warming", "warmup") else ""
+        return words + _pending_words(facts), role
     if state.phase in ("reconfiguring", "probing", "checking") and state.current_preset:
         preset = state.presets.get(state.current_preset)
         words = f"{words} to {plain_text(state.current_preset, g)}" if state.phase == "reconfiguring" else words
         since = preset.switching_since_t if preset else None
         if since is not None:
-            words += f" {g.dot} {clock(facts.now_t - since)}"
-            if state.load_s_expected and state.restarts:
-                words += f" of {about(state.load_s_expected)}"
+            took, usual = facts.now_t - since, state.load_s_expected if state.restarts else None
+            words += f" {g.dot} {clock(took)}"
+            if usual:
+                words += f" of {about(usual)}" if took <= usual else f", longer than the usual {duration(usual)}"
         return words, role
     if state.phase == "evaluating" and state.current_preset:
         preset = state.presets.get(state.current_preset)
@@ -137,10 +160,41 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
     return words, role
 
 
-def _summary(facts: Facts) -> str:
-    cells = facts.state.cells.values()
+def _pending_words(facts: Facts) -> str:
+    g = facts.glyphs
+    match facts.state.pending:
+        case "pause":
+            return f" {g.dot} will pause after it (p takes it back)"
+        case "stop-after-cell":
+            return f" {g.dot} will stop after it"
+        case _:
+            return ""
+
+
+def _end_words(facts: Facts) -> tuple[str, str]:
+    """How the session ended: a sign, how much was measured, and what could not be put in effect."""
+    state, g = facts.state, facts.glyphs
+    cells, presets = state.cells.values(), state.presets.values()
     measured = sum(1 for c in cells if c.status == "measured")
-    return f"{measured} of {english(len(cells), 'cell')} measured"
+    refused = [plain_text(p.preset.name, g) for p in presets if p.status == "not-in-effect"]
+    amount = f"{measured} of {english(len(cells), 'cell')} measured" if measured else "nothing measured"
+    parts = [amount]
+    if refused and len(refused) == len(presets):
+        parts.append("no preset could be put in effect")
+    elif refused:
+        parts.append(f"{', '.join(refused)} NOT in effect")
+    if state.phase != "finished":
+        why = plain_text(state.end_words, g)
+        return f"{PHASE_WORDS[state.phase]}: {'; '.join([*parts, why] if why else parts)}", (
+            "bad" if state.phase == "failed" else "warn"
+        )
+    sign, role = (g.good, "good") if measured == len(cells) else (g.hot, "warn") if measured else (g.failed, "bad")
+    return f"{sign} finished: {'; '.join(parts)}", role
+
+
+def resume_command(state: SessionState) -> str:
+    """Returns the command that measures what is missing of a session."""
+    return f"spectop run --resume {state.session or 'last'}"
 
 
 def _times(facts: Facts) -> list[str]:

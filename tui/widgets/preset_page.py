@@ -10,7 +10,7 @@ from tui.metrics import ACCEPTANCE, THROUGHPUT
 from tui.view import Facts
 from tui.widgets.head import effect_words, proved_by
 from tui.widgets.steps import asked_lines
-from tui.words import duration, english, left, number, plain_text, right, share, wrapped
+from tui.words import duration, english, left, number, plain_text, right, share, time_of_day, wrapped
 
 
 def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
@@ -71,6 +71,19 @@ def preset_row(facts: Facts, place: int, preset: PresetState, cells: int) -> Lin
     )
 
 
+def _past_words(facts: Facts, preset: PresetState) -> str:
+    """`✓ was in effect for 6 cells; last switch broken off at 00:14`, or nothing."""
+    g, parts = facts.glyphs, []
+    if preset.proved is not None and preset.status != "in-effect":
+        cells = (c for c in facts.state.cells.values() if c.key.preset == preset.preset.name)
+        measured = sum(1 for c in cells if c.figures is not None)
+        parts.append(f"{g.good} was in effect for {english(measured, 'cell')}")
+    if preset.broken_off_at is not None:
+        at = time_of_day(preset.broken_off_at)[:5]
+        parts.append(f"last switch broken off{f' at {at}' if at else ''}")
+    return "; ".join(parts)
+
+
 def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
     """Returns everything about one preset: what was asked, what was found, the steps, evals, notes."""
     g = facts.glyphs
@@ -79,7 +92,10 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
     if preset.preset.notes:
         out.append(line(Span(" notes     ", "muted"), Span(plain_text(preset.preset.notes, g, 600))))
     if preset.reason:
-        out.append(line(Span(f" {g.hot} {plain_text(preset.reason, g, 600)}", "bad")))
+        for i, row in enumerate(wrapped(plain_text(preset.reason, g, 600), cells - 4)):
+            out.append(line(Span(f" {' ' if i else g.hot} {row}", "bad")))
+    if words := _past_words(facts, preset):
+        out.append(line(Span(" effect    ", "muted"), Span(words)))
     proof = preset.proof
     if proof is not None:
         words = proved_by(proof) or "nothing read back"
