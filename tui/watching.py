@@ -217,20 +217,22 @@ class WatchingApp(App[str]):
     @work(exit_on_error=False, group="commands")
     async def send(self, command: Command) -> None:
         """Sends a command; what is answered is told."""
+        reply = await self.answer_to(command)
+        level = "warning" if not self.source.live or self.read_only else "error"
+        self.tell(reply.words, "information" if reply.ok else level)
+
+    async def answer_to(self, command: Command) -> Reply:
+        """Sends a command and returns what is answered; why not, where there is nothing to send it to."""
         if not self.source.live:
-            self.tell("this is a saved session: there is nothing to command", "warning")
-            return
+            return Reply(False, "this is a saved session: there is nothing to command")
         if self.read_only:
-            self.tell("these screens are read-only", "warning")
-            return
+            return Reply(False, "these screens are read-only")
         if self.facts.view.lost:
-            self.tell("the engine is gone: nothing can be commanded", "error")
-            return
+            return Reply(False, "the engine is gone: nothing can be commanded")
         try:
-            reply = await self.source.command(command)
+            return await self.source.command(command)
         except (SpectopError, OSError) as broken:
-            reply = Reply(False, f"not sent: {broken}")
-        self.tell(reply.words, "information" if reply.ok else "error")
+            return Reply(False, f"not sent: {broken}")
 
     def _fatal_error(self) -> None:
         """Ends the screens after a fault in themselves: words for the operator, the traceback into a file.

@@ -9,7 +9,7 @@ import pytest
 
 from loadgen.records import AcceptanceSource, Chunk, Outcome, RequestRecord
 from reconfig.presets import Preset, ProofStep
-from sessions.commands import Command
+from sessions.commands import Command, Reply
 from sessions.events import AnyEvent
 from sessions.log import SavedText
 from sessions.replay import ReplaySource
@@ -196,14 +196,24 @@ async def test_a_preset_is_added_by_a_form_that_refuses_nonsense() -> None:
         await until(pilot, lambda: isinstance(app.screen, Presets))
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, AddPreset))
-        await pilot.press(*"ddtree", "enter", *"ten", "enter", *"4", "enter", "enter", "enter", "enter")
+        assert "on the last field adds · esc cancels" in screen_text(app)
+        clear = ("backspace",) * 8
+        await pilot.press(*"foo", "enter", *"ten", "enter", *"4", "enter", "enter", "enter", "enter")
+        await until(pilot, lambda: "algorithm: DDTREE, DFLASH, NGRAM or NONE, not foo" in screen_text(app))
+        await pilot.press(*clear, *"ddtree", *("enter",) * 6)
         await until(pilot, lambda: "budget: 'ten' is not a whole number" in screen_text(app))
-        await pilot.press("enter", "backspace", "backspace", "backspace", *"10", "enter", "enter")
-        await pilot.press(*"1024", "enter", "enter", "enter")
-        await until(pilot, lambda: bool(source.commands))
-        assert source.commands[0].preset == Preset(
-            name="b10t4-w1024", algorithm="DDTREE", budget=10, topk=4, window=1024
-        )
+        await pilot.press(*clear, *"-3", *("enter",) * 5)
+        await until(pilot, lambda: "budget: 1 or more, not -3" in screen_text(app))
+        source.replies.append(Reply(False, "DDTREE has no words here"))
+        await pilot.press(*clear, *"10", "enter", "enter", *"1024", "enter", "enter", "enter")
+        await until(pilot, lambda: "DDTREE has no words here" in screen_text(app))
+        assert isinstance(app.screen, AddPreset)
+        assert "1024" in screen_text(app)
+        await pilot.press(*("enter",) * 6)
+        await until(pilot, lambda: isinstance(app.screen, Presets))
+        assert [c.preset for c in source.commands] == [
+            Preset(name="b10t4-w1024", algorithm="DDTREE", budget=10, topk=4, window=1024)
+        ] * 2
 
 
 async def test_evals_show_verdicts_the_code_that_was_taken_and_the_output(tmp_path: Path) -> None:

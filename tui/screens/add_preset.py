@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -11,14 +13,28 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from reconfig.presets import Preset, PresetEntry, PresetError, expand
-from tui.draw import Span, line
+from sessions.commands import Reply
+from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
 from tui.widgets.panel import Panel
-from tui.words import plain_text
+from tui.words import plain_text, wrapped
+
+Offer = Callable[[Preset], Awaitable[Reply]]
+"""Gives a preset to the engine, which takes it or says why not."""
+
+ALGORITHMS = ("DDTREE", "DFLASH", "NGRAM", "NONE")
 
 
-class AddPreset(ModalScreen[Preset | None]):
-    """A small form; the result is the preset, or `None` when the operator backs out."""
+class AddPreset(ModalScreen[str | None]):
+    """A small form that stays until its preset is taken.
+
+    The result is what the engine answered, or `None` when the operator backs out.
+
+    Args:
+        glyphs: signs to draw with.
+        known: the session's presets: their names are taken, their algorithms are known besides the usual ones.
+        offer: gives the preset to the engine.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back_out", "Cancel")]
     CSS_PATH = "ask.tcss"
@@ -31,10 +47,12 @@ class AddPreset(ModalScreen[Preset | None]):
         ("flags", "further arguments of the server, as they are"),
     )
 
-    def __init__(self, glyphs: Glyphs, taken: list[str]) -> None:
+    def __init__(self, glyphs: Glyphs, known: Sequence[Preset], offer: Offer) -> None:
         super().__init__()
         self.glyphs = glyphs
-        self._taken = taken
+        self._taken = [p.name for p in known]
+        self._algorithms = tuple(dict.fromkeys((*ALGORITHMS, *(p.algorithm for p in known))))
+        self._offer = offer
         self._problem = ""
 
     def compose(self) -> ComposeResult:
@@ -47,13 +65,18 @@ class AddPreset(ModalScreen[Preset | None]):
                 with Horizontal():
                     yield Panel(lambda w, h, name=name: [line(Span(name, "muted"))], classes="label")  # type: ignore[misc]
                     yield Input(placeholder=hint, compact=True, id=name)
-            problem = Panel(
-                lambda w, h: [line(Span(x, "bad")) for x in self._problem.splitlines()],
-                glyphs=self.glyphs,
-                id="problem",
-            )
-            problem.styles.height = 2
+            problem = Panel(self._problem_lines, glyphs=self.glyphs, id="problem")
+            problem.styles.height = 3
             yield problem
+            g = self.glyphs
+            keys = f"{g.enter} next, on the last field adds {g.dot} esc cancels"
+            foot = Panel(lambda w, h: [line(Span(keys, "muted"))], glyphs=g)
+            foot.styles.height = 1
+            yield foot
+
+    def _problem_lines(self, cells: int, rows: int) -> list[Line]:
+        told = wrapped(plain_text(self._problem, self.glyphs, 400), cells) if self._problem else []
+        return [line(Span(row, "bad")) for row in told]
 
     def on_mount(self) -> None:
         """Begins with the first field."""
@@ -67,11 +90,27 @@ class AddPreset(ModalScreen[Preset | None]):
             self.query_one(f"#{names[here + 1]}", Input).focus()
             return
         try:
-            self.dismiss(self._entered())
+            preset = self._entered()
         except PresetError as wrong:
-            self._problem = plain_text(str(wrong).replace("presets[1]: ", ""), self.glyphs, 400)
-            self.query_one("#problem", Panel).redraw()
-            self.query_one("#algorithm", Input).focus()
+            self._refuse(str(wrong).replace("presets[1]: ", ""))
+        else:
+            self._give(preset)
+
+    @work(exclusive=True, exit_on_error=False, group="adding")
+    async def _give(self, preset: Preset) -> None:
+        reply = await self._offer(preset)
+        if reply.ok:
+            self.dismiss(reply.words)
+        else:
+            self._refuse(reply.words)
+
+    def _refuse(self, words: str) -> None:
+        """Says what is wrong and goes to the field that it names; all that was typed stays."""
+        self._problem = words
+        self.query_one("#problem", Panel).redraw()
+        names = [name for name, _ in self.FIELDS]
+        field = words.partition(":")[0]
+        self.query_one(f"#{field if field in names else names[0]}", Input).focus()
 
     def _entered(self) -> Preset:
         text = {name: self.query_one(f"#{name}", Input).value.strip() for name, _ in self.FIELDS}
@@ -79,13 +118,21 @@ class AddPreset(ModalScreen[Preset | None]):
         def whole(name: str) -> int | None:
             if not text[name]:
                 return None
-            if not text[name].isdigit():
-                raise PresetError(f"{name}: {text[name]!r} is not a whole number")
-            return int(text[name])
+            try:
+                value = int(text[name])
+            except ValueError as wrong:
+                raise PresetError(f"{name}: {text[name]!r} is not a whole number") from wrong
+            if value < 1:
+                raise PresetError(f"{name}: 1 or more, not {value}")
+            return value
 
+        algorithm = text["algorithm"].upper() or "DDTREE"
+        if algorithm not in self._algorithms:
+            known = f"{', '.join(self._algorithms[:-1])} or {self._algorithms[-1]}"
+            raise PresetError(f"algorithm: {known}, not {text['algorithm']}")
         window = "none" if text["window"].lower() == "none" else whole("window")
         entry = PresetEntry(
-            algorithm=text["algorithm"].upper() or "DDTREE",
+            algorithm=algorithm,
             budget=whole("budget"),
             topk=whole("topk"),
             window=window,  # type: ignore[arg-type]
@@ -94,7 +141,7 @@ class AddPreset(ModalScreen[Preset | None]):
         )
         preset = expand([entry])[0]
         if preset.name in self._taken:
-            raise PresetError(f"there is a preset {preset.name} already; give this one a name")
+            raise PresetError(f"name: there is a preset {preset.name} already; give this one another")
         return preset
 
     def action_back_out(self) -> None:

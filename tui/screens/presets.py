@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from reconfig.presets import Preset
-from sessions.commands import Command
+from sessions.commands import Command, Reply
 from tui.screens.add_preset import AddPreset
 from tui.screens.listed import ListedScreen
 from tui.widgets.preset_page import preset_heading, preset_lines, preset_row
@@ -67,11 +67,15 @@ class Presets(ListedScreen):
             self.spectop.send(Command(name="reorder", argument=",".join(names)))
 
     def action_add(self) -> None:
-        """Asks for a new preset."""
+        """Asks for a new preset; the form stays until the engine has taken it."""
 
-        def entered(preset: Preset | None) -> None:
-            if preset is not None:
-                self.spectop.send(Command(name="add-preset", preset=preset))
+        async def offer(preset: Preset) -> Reply:
+            return await self.spectop.answer_to(Command(name="add-preset", preset=preset))
+
+        def added(words: str | None) -> None:
+            if words:
+                self.spectop.tell(words)
 
         if self.spectop.may_command():
-            self.app.push_screen(AddPreset(self.facts.glyphs, list(self.facts.state.presets)), entered)
+            known = [p.preset for p in self.facts.state.presets.values()]
+            self.app.push_screen(AddPreset(self.facts.glyphs, known, offer), added)
