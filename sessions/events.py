@@ -23,6 +23,9 @@ SCHEMA_VERSION = 1
 UNSTAMPED = -1.0
 """The time of an event that the recorder has not taken yet."""
 
+LEFT = "left for another step"
+"""Why a cell ended that was left for something more urgent; it is measured again, which is told in its place."""
+
 Phase = Literal[
     "idle",
     "reconfiguring",

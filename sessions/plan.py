@@ -94,6 +94,13 @@ def next_step(state: SessionState, wanted: str | None = None) -> Step | None:
     return None
 
 
+def anything_left(state: SessionState, name: str) -> bool:
+    """Whether anything is still to be done under a preset, were it in effect: evals, or cells that have no figures."""
+    preset = state.presets[name]
+    lost = any(c.key.preset == name and c.status == "not-in-effect" for c in state.cells.values())
+    return lost or _left_under(state, preset) is not None
+
+
 def _left_under(state: SessionState, preset: PresetState) -> Step | None:
     name = preset.preset.name
     cell = next((c for c in state.cells.values() if c.key.preset == name and c.status == "waiting"), None)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from loadgen.figures import CellFigures
 from sessions import events as ev
-from sessions.events import AnyEvent, CellKey, Level
+from sessions.events import LEFT, AnyEvent, CellKey, Level
 from sessions.state import (
     GPU_HISTORY_KEPT,
     HISTORY_KEPT,
@@ -21,6 +21,7 @@ from sessions.state import (
     CellState,
     GpuPoint,
     News,
+    Pending,
     Point,
     PresetState,
     SessionState,
@@ -139,6 +140,7 @@ def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
         phase_words=e.words,
         phase_since_t=e.t if changed or key != state.current_cell else state.phase_since_t,
         paused=e.phase == "paused",
+        pending="" if e.phase == "paused" and state.pending == "pause" else state.pending,
         current_preset=e.preset,
         current_cell=key,
     )
@@ -226,7 +228,7 @@ def _cell_progressed(state: SessionState, e: ev.CellProgressed) -> SessionState:
     p = e.progress
     history = state.history
     if p.tok_s is not None:
-        history = (*history[-(HISTORY_KEPT - 1) :], Point(e.t, p.tok_s, p.acceptance_length))
+        history = (*history[-(HISTORY_KEPT - 1) :], Point(e.t, p.tok_s, p.acceptance_length, p.phase == "steady"))
     return replace(_cell(state, e.cell, progress=p), history=history)
 
 
@@ -245,7 +247,7 @@ def _cell_ended(state: SessionState, e: ev.CellEnded) -> SessionState:
     where = f"{e.cell.preset} {e.cell.context} x {e.cell.concurrency}"
     if e.outcome == "measured" and e.figures is not None:
         return _news(state, e, "good", f"{where}: {_figures_words(e.figures)}")
-    if e.outcome == "not-in-effect":
+    if e.outcome == "not-in-effect" or e.reason == LEFT:
         return state
     return _news(state, e, "warning" if e.outcome == "skipped" else "error", f"{where} {e.outcome}: {e.reason}")
 
@@ -339,6 +341,11 @@ def _logged(state: SessionState, e: ev.ServerLogged) -> SessionState:
 
 
 def _command(state: SessionState, e: ev.CommandReceived) -> SessionState:
+    pending: dict[str, Pending] = {"pause": "pause", "stop-after-cell": "stop-after-cell"}
+    if e.command in pending:
+        state = replace(state, pending=pending[e.command])
+    elif e.command == "resume":
+        state = replace(state, pending="")
     return _news(state, e, "info", f"asked: {e.command} {e.argument}".rstrip())
 
 
@@ -360,12 +367,17 @@ def _ended(state: SessionState, e: ev.SessionEnded) -> SessionState:
         phase_words=e.words,
         phase_since_t=e.t,
         paused=False,
+        pending="",
         end_words=e.words,
         current_cell=None,
         presets=presets,
         engine_pid=None,
     )
-    return _news(state, e, "good" if e.status == "finished" else "warning", f"session {e.status}: {e.words}")
+    measured = sum(1 for c in state.cells.values() if c.status == "measured")
+    level: Level = "warning" if measured else "error"
+    if e.status == "finished" and measured == len(state.cells):
+        level = "good"
+    return _news(state, e, level, f"session {e.status}: {e.words}")
 
 
 _REDUCERS: dict[type, Callable[[SessionState, Any], SessionState]] = {

@@ -145,7 +145,7 @@ def _listed(folder: Path) -> Listed:
         created=info.created if info else state.started_at,
         model=printable(state.model),
         presets=len(state.presets),
-        cells_done=state.done_cells,
+        cells_done=sum(1 for c in state.cells.values() if c.status == "measured"),
         cells=len(state.cells),
         status=session.status,
         simulated=state.simulated,

@@ -19,6 +19,7 @@ HISTORY_KEPT = 240
 GPU_HISTORY_KEPT = 120
 
 CellStatus = Literal["waiting", "running", "measured", "failed", "skipped", "not-in-effect"]
+Pending = Literal["", "pause", "stop-after-cell"]
 PresetStatus = Literal["waiting", "switching", "in-effect", "done", "not-in-effect", "skipped"]
 
 
@@ -118,6 +119,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     phase_words: str = ""
     phase_since_t: float = 0.0
     paused: bool = False
+    pending: Pending = ""
     status: Literal["running", "finished", "failed", "stopped"] = "running"
     end_words: str = ""
     current_preset: str | None = None

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from sessions.client import EngineClient
 from sessions.commands import Command
+from sessions.folder import sessions_dir
 from sessions.state import News, SessionState
 from tui.words import plain_text
 
@@ -29,11 +30,16 @@ def has_screen(headless: bool) -> bool:
     )
 
 
-async def watch_plainly(client: EngineClient, out: TextIO) -> tuple[SessionState, bool]:
+async def watch_plainly(client: EngineClient, out: TextIO, *, stops: bool) -> tuple[SessionState, bool]:
     """Prints a line for each thing that happens, until the session ends.
 
-    Ctrl-C (or SIGTERM) stops the session and waits for its orderly end; a second one leaves at once. SIGHUP leaves
-    the engine running: the connection dropped, the sweep goes on.
+    SIGHUP leaves the engine running: the connection dropped, the sweep goes on.
+
+    Args:
+        client: the engine.
+        out: where lines go.
+        stops: Ctrl-C (or SIGTERM) stops the session and waits for its orderly end, and a second one leaves at once;
+            without it (who only attached) the first one leaves, and the sweep goes on.
 
     Returns:
         The last state, and whether the operator interrupted it.
@@ -45,7 +51,12 @@ async def watch_plainly(client: EngineClient, out: TextIO) -> tuple[SessionState
     asking: set[asyncio.Task[object]] = set()
     loop = asyncio.get_running_loop()
 
+    leaving = asyncio.ensure_future(asyncio.Event().wait())
+
     def stop() -> None:
+        if not stops:
+            leaving.cancel()
+            return
         if interrupted.is_set():
             raise KeyboardInterrupt
         interrupted.set()
@@ -55,15 +66,25 @@ async def watch_plainly(client: EngineClient, out: TextIO) -> tuple[SessionState
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     printed = _Printed(out)
+    following = asyncio.ensure_future(_follow(client, printed))
     try:
-        async for state in client.states():
-            printed.show(state)
+        await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            following.result()
     finally:
+        following.cancel()
+        leaving.cancel()
+        await asyncio.gather(following, leaving, return_exceptions=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         for task in asking:
             task.cancel()
     return client.state, interrupted.is_set()
+
+
+async def _follow(client: EngineClient, printed: _Printed) -> None:
+    async for state in client.states():
+        printed.show(state)
 
 
 class _Printed:
@@ -102,6 +123,11 @@ def exit_status(state: SessionState, interrupted: bool = False) -> int:
     return EXIT_FAILED
 
 
+def name_of(folder: Path) -> str:
+    """Returns what a command must be given to find a session: its name, or its folder where it is kept elsewhere."""
+    return folder.name if folder.parent.resolve() == sessions_dir().resolve() else str(folder)
+
+
 def name_folder(folder: Path, out: TextIO) -> None:
     """Tells where the session is kept, and how to see it again."""
-    out.write(f"session {folder}\n  spectop show {folder.name}    spectop view {folder.name}\n")
+    out.write(f"session {folder}\n  spectop show {name_of(folder)}\n  spectop view {name_of(folder)}\n")

@@ -13,10 +13,11 @@ from pathlib import Path
 from sessions.client import EngineClient
 from sessions.errors import EngineLost
 from sessions.folder import create, describe_host
-from sessions.launch import connect, start_engine
+from sessions.launch import connect, last_words, start_engine
+from sessions.log import lock_holder
 from sessions.state import SessionState
 from sessions.sweep import Sweep, sweep_to_json
-from tui.plain import exit_status, has_screen, name_folder, watch_plainly
+from tui.plain import exit_status, has_screen, name_folder, name_of, watch_plainly
 
 
 def new_session(sweep: Sweep, sessions_dir: Path, *, path: Path | None = None, text: str | None = None) -> Path:
@@ -49,10 +50,23 @@ def watch_on_screen(folder: Path, path: Path) -> int:
     client = EngineClient(path, folder=folder)
     state = run_app(client, folder)
     if state is None or state.status == "running":
-        sys.stdout.write(f"the sweep goes on; come back with: spectop attach {folder.name}\n")
+        if lock_holder(folder) is None:
+            return _lost(folder, state)
+        sys.stdout.write(f"the sweep goes on; come back with:\n  spectop attach {name_of(folder)}\n")
         return 0
     _tables(state, folder)
     return exit_status(state)
+
+
+def _lost(folder: Path, state: SessionState | None) -> int:
+    """Tells that the engine is gone without an end, and how to go on; returns the exit status."""
+    cells = state.cells.values() if state is not None else ()
+    kept = sum(1 for c in cells if c.status == "measured")
+    sys.stderr.write(
+        f"the engine is gone; {kept} of {len(cells)} cells are kept. Its last words:\n{last_words(folder)}\n"
+        f"go on with:\n  spectop run --resume {name_of(folder)}\n"
+    )
+    return 1
 
 
 async def _ready(folder: Path, engine: subprocess.Popen[bytes]) -> Path:
@@ -71,13 +85,14 @@ async def watch_headless(folder: Path, engine: subprocess.Popen[bytes] | None = 
     client = await connect(folder, engine)
     sys.stdout.write(f"session {folder}\n")
     try:
-        state, interrupted = await watch_plainly(client, sys.stdout)
-    except EngineLost as error:
-        sys.stderr.write(f"spectop: {error}; what was measured is kept\n")
-        name_folder(folder, sys.stderr)
-        return 1
+        state, interrupted = await watch_plainly(client, sys.stdout, stops=engine is not None)
+    except EngineLost:
+        return _lost(folder, client.state)
     finally:
         await client.close()
+    if state.status == "running":
+        sys.stdout.write(f"the sweep goes on; come back with:\n  spectop attach {name_of(folder)}\n")
+        return 0
     _tables(state, folder)
     return exit_status(state, interrupted)
 

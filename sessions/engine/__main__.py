@@ -42,6 +42,7 @@ from telemetry.choose import TelemetryConfig, gpu_source
 from telemetry.server import ServerGauges
 
 TICK_S = 1.0
+FAR_GPUS = "no GPU telemetry: the server is managed on another machine; name DCGM's exporter there (dcgm_url)"
 
 
 async def run_engine(folder: Path, *, resume: bool) -> Ending:
@@ -81,12 +82,14 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         recorder.subscribe(tell)
         memory = LoadMemory()
         target = first_target(sweep)
+        manager = manager_from(sweep.server.manager, state_dir=folder)
+        far = manager.elsewhere and sweep.telemetry.gpus == "auto" and sweep.telemetry.dcgm_url is None
         devices = None if sweep.telemetry.devices is None else tuple(map(str, sweep.telemetry.devices))
         choice = await asyncio.to_thread(
             gpu_source,
             TelemetryConfig(
                 base_url=sweep.server.base_url,
-                source=sweep.telemetry.gpus,
+                source="none" if far else sweep.telemetry.gpus,
                 dcgm_url=sweep.telemetry.dcgm_url,
                 gpus=devices,
                 pcie_rate=sweep.telemetry.pcie,
@@ -104,16 +107,15 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             ) from error
         for repaired in log.repaired:
             recorder.happen(Said(level="warning", words=repaired))
-        recorder.happen(Said(level="info", words=choice.why))
+        recorder.happen(Said(level="info", words=FAR_GPUS if far else choice.why))
         gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
         watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)
         pool = WorkerPool(sweep.load.workers, log.origin_ns, target)
-        manager = manager_from(sweep.server.manager, state_dir=folder)
         await asyncio.gather(pool.start(), asyncio.to_thread(trusted))
         watch.start()
         guard = Guard(target, manager, watch.logged)
         measuring = Measuring(sweep, recorder, pool, watch, target, guard)
-        memory_seen = watch.gpu_memory if choice.source.name == "nvml" else None
+        memory_seen = watch.gpu_memory if choice.source.name == "nvml" and not manager.elsewhere else None
         applying = Applying(sweep, recorder, pool, watch, manager, memory, measuring, target, guard, memory_seen)
         checking = Checking(sweep, recorder, pool, guard, reference_texts(folder, recorder.state))
         conductor = Conductor(sweep, recorder, applying, measuring, checking)

@@ -18,6 +18,7 @@ from reconfig.loads import LoadMemory
 from reconfig.managers.protocol import Manager, ManagerError
 from reconfig.presets import Preset, Proof, ProofStep
 from reconfig.putting import prove_running, put_in_effect
+from reconfig.redaction import redactor_for
 from reconfig.restart import GpuMemory
 from reconfig.vocabularies import vocabulary_from
 from sessions.engine.guarding import Guard
@@ -73,6 +74,7 @@ class Applying:
         self._guard = guard
         self._gpu_memory = gpu_memory
         self._vocabulary = vocabulary_from(sweep.flags)
+        self._clean = redactor_for(target.api_key, *(preset.env for preset in sweep.expanded())).clean
         self._first_found: dict[str, str | None] | None = None
         self._told: dict[str, tuple[ProofStep, float]] = {}
 
@@ -149,7 +151,8 @@ class Applying:
                     await self.apply(preset.preset)
                 await self._manager.leave()
         except ManagerError as error:
-            self._recorder.happen(Said(level="error", words=f'the server was not left as asked ("{wish}"): {error}'))
+            words = self._clean(f'the server was not left as asked ("{wish}"): {error}')
+            self._recorder.happen(Said(level="error", words=words))
 
     async def _proof(self, preset: Preset) -> Proof:
         limits = limits_from(self._sweep.server.manager)
@@ -198,7 +201,7 @@ class Applying:
         await self._pool.retarget(target)
         self._measuring.target = target
         self._watch.new_server(_pid(proof))
-        await self._guard.remember(proof)
+        await self._guard.remember(proof, self._clean)
         return replace(proof, model=proof.model or target.model)
 
     def _step(self, preset: str, step: ProofStep) -> None:

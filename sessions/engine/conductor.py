@@ -11,12 +11,14 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from reconfig.durations import words as duration
 from sessions.commands import Command, Reply
 from sessions.engine.applying import Applying
 from sessions.engine.checking import Checking
 from sessions.engine.measuring import Measuring
 from sessions.engine.neighbours import marks_from_neighbours
 from sessions.events import (
+    LEFT,
     CellEnded,
     CellKey,
     CellMarked,
@@ -28,7 +30,7 @@ from sessions.events import (
     PresetSkipped,
     PresetsReordered,
 )
-from sessions.plan import ApplyPreset, MeasureCell, RunCoding, RunLossless, Step, next_step, plan_cells
+from sessions.plan import ApplyPreset, MeasureCell, RunCoding, RunLossless, Step, anything_left, next_step, plan_cells
 from sessions.recorder import Recorder
 from sessions.state import CellState, SessionState
 from sessions.sweep import Sweep
@@ -54,8 +56,8 @@ class Conductor:
         self._applying = applying
         self._measuring = measuring
         self._checking = checking
-        self._going = asyncio.Event()
-        self._going.set()
+        self._paused = False
+        self._woken = asyncio.Event()
         self._wanted: str | None = None
         self._stop: Literal["", "now", "after-cell"] = ""
         self._doing: asyncio.Task[bool] | None = None
@@ -111,16 +113,16 @@ class Conductor:
             self._checking.suspect()
 
     async def _gate(self) -> None:
-        while self._recorder.disk_full or not self._going.is_set():
+        """Waits while the sweep is paused or the disk is full; a preset asked for by hand passes a pause."""
+        while self._recorder.disk_full or (self._paused and self._wanted is None):
             if self._stop:
                 return
             if self.state.phase != "paused":
                 why = "the disk is full" if self._recorder.disk_full else "as asked"
                 self._recorder.happen(PhaseChanged(phase="paused", preset=self.state.current_preset, words=why))
+            self._woken.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._going.wait(), None if not self._recorder.disk_full else DISK_CHECK_S)
-            if self._recorder.disk_full:
-                await asyncio.sleep(DISK_CHECK_S)
+                await asyncio.wait_for(self._woken.wait(), DISK_CHECK_S if self._recorder.disk_full else None)
 
     async def _do(self, step: Step) -> bool:
         match step:
@@ -177,7 +179,9 @@ class Conductor:
     def _tally(self) -> str:
         cells = self.state.cells.values()
         measured = sum(1 for c in cells if c.status == "measured")
-        return f"{measured} of {len(cells)} cells measured"
+        lost = [name for name, p in self.state.presets.items() if p.status == "not-in-effect"]
+        missing = f"; not in effect: {', '.join(lost)}" if lost else ""
+        return f"{measured} of {len(cells)} cells measured{missing}"
 
     async def obey(self, command: Command) -> Reply:
         """Carries a command out and says what will happen, or why not."""
@@ -202,18 +206,23 @@ class Conductor:
         return await commands[command.name](command)
 
     async def _pause(self, _: Command) -> Reply:
-        self._going.clear()
+        self._paused = True
         return Reply(ok=True, words="pausing when the present step is done")
 
     async def _resume(self, _: Command) -> Reply:
-        self._going.set()
+        self._paused = False
+        self._woken.set()
         return Reply(ok=True, words="going on")
 
     async def _skip(self, command: Command) -> Reply:
         if command.argument:
             cell = self.state.cells.get(command.argument)
-            if cell is None or cell.status != "waiting":
-                return Reply(ok=False, words=f'no waiting cell is called "{command.argument}"')
+            if isinstance(self._step, MeasureCell) and self._step.cell.text == command.argument:
+                return await self._skip(Command(name="skip"))
+            if cell is None:
+                return Reply(ok=False, words=f'no cell is called "{command.argument}"')
+            if cell.status != "waiting":
+                return Reply(ok=False, words=f"{command.argument} is {cell.status} already; nothing is skipped")
             self._recorder.happen(
                 CellEnded(cell=cell.key, run=cell.key.text, outcome="skipped", reason="skipped by the operator")
             )
@@ -252,22 +261,26 @@ class Conductor:
             return Reply(ok=False, words=f"{command.argument} is in effect already")
         if isinstance(self._step, ApplyPreset) and self._step.preset == command.argument:
             return Reply(ok=False, words=f"{command.argument} is being put in effect already")
+        if not anything_left(self.state, command.argument):
+            words = f"everything under {command.argument} is measured; ask for a cell to be repeated, then apply it"
+            return Reply(ok=False, words=words)
         self._wanted = command.argument
-        self._going.set()
+        self._woken.set()
         await self._leave_step()
-        takes = f", about {self.state.load_s_expected / 60:.0f} min" if self.state.load_s_expected else ""
+        takes = f", about {duration(self.state.load_s_expected)}" if self.state.load_s_expected else ""
         restarts = f": the server restarts{takes}" if self.state.restarts else ""
-        return Reply(ok=True, words=f"switching to {command.argument}{restarts}")
+        paused = "; the sweep stays paused" if self._paused else ""
+        return Reply(ok=True, words=f"switching to {command.argument}{restarts}{paused}")
 
     async def _stop_now(self, _: Command) -> Reply:
         self._stop = "now"
-        self._going.set()
+        self._woken.set()
         await self._leave_step()
         return Reply(ok=True, words="stopping; everything measured so far is kept")
 
     async def _stop_after_cell(self, _: Command) -> Reply:
         self._stop = "after-cell"
-        self._going.set()
+        self._woken.set()
         return Reply(ok=True, words="stopping when the present step is done")
 
     async def _add_preset(self, command: Command) -> Reply:
@@ -322,10 +335,12 @@ class Conductor:
         if step is None or doing is None or doing.done():
             return
         if isinstance(step, MeasureCell):
-            await self._measuring.drop("left for another step")
+            await self._measuring.drop(LEFT)
             await asyncio.wait([doing])
             if self._cell(step).status == "skipped":
-                self._recorder.happen(CellReset(cell=step.cell, reason="left before its end"))
+                self._recorder.happen(
+                    CellReset(cell=step.cell, reason="dropped for another step; measured again later")
+                )
             return
         doing.cancel()
         await asyncio.wait([doing])

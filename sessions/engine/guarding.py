@@ -44,10 +44,14 @@ class Guard:
         self._trouble: str | None = None
         self._watching: list[asyncio.Task[None]] = []
 
-    async def remember(self, proof: Proof) -> None:
+    async def remember(self, proof: Proof, clean: Callable[[str], str]) -> None:
         """Takes what runs now as the proven instance and begins to watch it.
 
         An instance that is another already than the one the proof speaks of is trouble from the start.
+
+        Args:
+            proof: of the instance.
+            clean: hides keys in the lines of its log.
         """
         await self.forget()
         self._proven = await self._onlooker.look()
@@ -55,7 +59,10 @@ class Guard:
         other = [name for name in FACTS_COMPARED if name in now and proof.instance.get(name, now[name]) != now[name]]
         if other:
             self._trouble = f"the server was replaced right after its proof ({', '.join(other)})"
-        self._watching = [asyncio.create_task(self._watch_manager(proof)), asyncio.create_task(self._watch_port())]
+        self._watching = [
+            asyncio.create_task(self._watch_manager(proof, clean)),
+            asyncio.create_task(self._watch_port()),
+        ]
 
     async def forget(self) -> None:
         """Ends watching: the server is about to be restarted, or the session is over."""
@@ -82,8 +89,8 @@ class Guard:
         if self.alarm is not None:
             self.alarm(self._trouble)
 
-    async def _watch_manager(self, proof: Proof) -> None:
-        trouble = await wait_for_trouble(proof, self._manager, on_log=self._on_log, look_s=LOOK_S)
+    async def _watch_manager(self, proof: Proof, clean: Callable[[str], str]) -> None:
+        trouble = await wait_for_trouble(proof, self._manager, on_log=self._on_log, clean=clean, look_s=LOOK_S)
         self._tell(trouble.words)
 
     async def _watch_port(self) -> None:

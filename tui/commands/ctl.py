@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 Wish = Literal[
-    "pause", "resume", "skip", "repeat", "apply", "stop", "stop-after-cell", "note", "skip-preset", "reorder"
+    "pause", "resume", "skip", "repeat", "apply", "stop", "stop-after-cell", "note", "skip-preset", "reorder", "status"
 ]
 
 
@@ -29,6 +29,17 @@ def ctl(
     from sessions.launch import connect
 
     folder = find(directory(sessions_dir), session)
+    if wish in ("note", "apply", "skip-preset", "reorder") and not argument.strip():
+        sys.stderr.write(f"spectop ctl {session} {wish}: what? It takes one more word (or a quoted text)\n")
+        return 2
+    if wish == "status":
+        from sessions.logread import state_of
+
+        state = state_of(folder)
+        measured = sum(1 for c in state.cells.values() if c.status == "measured")
+        where = " ".join(filter(None, (state.phase, state.current_preset, state.current_cell)))
+        sys.stdout.write(f"{state.status}: {where}; {measured} of {len(state.cells)} cells measured\n")
+        return 0 if state.status in ("running", "finished") else 1
 
     async def ask() -> Reply:
         client = await connect(folder)

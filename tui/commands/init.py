@@ -27,6 +27,8 @@ def init(
     from sessions.sweep import parse_sweep
     from tui.sweep_text import sweep_text
 
+    if not base_url.startswith(("http://", "https://")):
+        raise SpectopError(f"--base-url {base_url!r} is no address of a server; it begins with http:// or https://")
     if out.exists() and not force:
         raise SpectopError(f"{out} is there already; name another with -o, or say --force")
     key = os.environ.get(api_key_env) if api_key_env else None

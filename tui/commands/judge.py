@@ -23,10 +23,13 @@ def judge(
 
     import msgspec
 
+    from evals.errors import AnswerFileError
     from evals.judge import judge_answer, load_answer, load_tests
     from evals.sandbox import Sandbox
     from evals.verdicts import Verdict
 
+    if timeout <= 0:
+        raise AnswerFileError(f"--timeout takes seconds above 0, found {timeout:g}")
     saved, program = load_answer(answer), load_tests(tests)
     with Sandbox(unsafe=unsafe_exec) as sandbox:
         judgement = asyncio.run(judge_answer(saved, program, entry_point, sandbox=sandbox, timeout_s=timeout))
