@@ -9,6 +9,9 @@ from sessions.state import PresetState
 from tui.metrics import TTFT_P99, Metric, mark_letters
 from tui.view import Facts
 
+LIVE_S = 5.0
+"""Seconds of a running cell that its live rates are the mean of."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
@@ -68,6 +71,24 @@ def shown(facts: Facts, preset: str, context: int, concurrency: int, metric: Met
         at_most=metric is TTFT_P99 and any(f.ttft_s.p99_is_max for f in at.figures),
         same=same,
     )
+
+
+def live_rates(facts: Facts) -> tuple[float | None, float | None]:
+    """Returns tok/s and acceptance length of the running cell: means over the last seconds of its steady part.
+
+    Before that part there is nothing that could be taken for the cell's figure, so both are `None`.
+    """
+    running = facts.running
+    if running is None or running.started_t is None:
+        return None, None
+    points = [p for p in facts.state.history if p.steady and p.t >= running.started_t]
+    points = [p for p in points if p.t > points[-1].t - LIVE_S]
+    return _mean([p.tok_s for p in points]), _mean([p.acceptance_length for p in points])
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _figure(

@@ -16,7 +16,7 @@ class Glyphs:
 
     Attributes:
         pm: stands before a half-interval.
-        heat: from the lowest to the highest value.
+        heat: from the lowest to the highest value; a blank where every sign would look like a figure.
         bar: the parts of a horizontal bar, from one eighth (or a half) to full.
         done: the filled part of a progress line.
         several: stands for more marks than there is room for.
@@ -95,7 +95,7 @@ UTF8 = Glyphs(
 
 ASCII = Glyphs(
     name="ascii",
-    pm="~",
+    pm="+-",
     running=">",
     waiting=".",
     failed="x",
@@ -119,7 +119,7 @@ ASCII = Glyphs(
     several="&",
     arrow=">",
     back="<",
-    heat="12345678",
+    heat=" ",
     bar="#",
     done="=",
     columns="_.-=+*%#",

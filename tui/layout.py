@@ -79,7 +79,7 @@ def _stacked(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     free = height - 3
     contexts, gpus = max(1, needs.contexts), needs.gpus
     presets = max(1, min(needs.preset_lines, 1 if height < 23 else 2 if height < 36 else 4))
-    matrix = 1 + contexts
+    matrix = 2 + contexts
     one_each, two_each = (1 + gpus, 1 + (gpus + 1) // 2) if gpus else (1, 1)
     words = 2 if height < 30 else 5
     steps = min(needs.steps, max(4, free - presets - matrix - two_each)) if needs.proving else 0
@@ -99,7 +99,7 @@ def _stacked(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     matrix_width = width
     y = 2
     if now:
-        each = 16 if matrix > 1 + contexts and wide else 12
+        each = 16 if matrix > 2 + contexts and wide else 12
         matrix_width = min(width - 25, max(6 + each * needs.columns + 1, width * 6 // 10 if wide else 0))
         places["now"] = Rect(matrix_width, y, width - matrix_width, now)
     places["matrix"] = Rect(0, y, matrix_width, matrix)
@@ -138,7 +138,7 @@ def _rich(width: int, height: int, needs: Needs) -> dict[str, Rect]:
     body = height - 3
     words = max(6, min(14, body // 4))
     top = body - words
-    matrix = min(1 + 2 * contexts, max(6, top - 8))
+    matrix = min(2 + 2 * contexts, max(6, top - 8))
     strip = max(4, min(needs.presets + 1, top - matrix - 3))
     y = 2
     places["matrix"] = Rect(0, y, left, matrix)

@@ -12,6 +12,16 @@ def replay_of(source: Source) -> ReplaySource | None:
     return source if isinstance(source, ReplaySource) else None
 
 
+def how_it_plays(source: Source) -> str:
+    """Returns how a saved session is being played: `10x`, `paused`; empty where its end stands still."""
+    replay = replay_of(source)
+    if replay is None:
+        return ""
+    if not replay.paused:
+        return f"{replay.speed:g}x"
+    return "paused" if replay.position_s < replay.length_s - 0.001 else ""
+
+
 def toggle(replay: ReplaySource) -> str:
     """Plays or pauses; at the end, plays from the start. Returns what happens, in words."""
     if not replay.paused:

@@ -27,7 +27,7 @@ from tui.copying import asked_command
 from tui.draw import text_of
 from tui.metrics import METRICS, Metric
 from tui.palette import commands_for
-from tui.replaying import change_speed, go_to, jump, replay_of, toggle
+from tui.replaying import change_speed, go_to, how_it_plays, jump, replay_of, toggle
 from tui.screens.ask import Ask, AskLine
 from tui.screens.base import SpectopScreen
 from tui.screens.cell import Cell
@@ -98,16 +98,27 @@ class SpectopApp(WatchingApp):
         """Whether there is an engine that takes commands; says why not."""
         if self.commandable:
             return True
-        words = "these screens are read-only" if self.read_only else "nothing to command: this sweep is not running"
+        if not self.source.live:
+            words = "this is a saved session: there is nothing to command"
+        elif self.read_only:
+            words = "these screens are read-only"
+        elif self.facts.view.lost:
+            words = "the engine is gone: nothing can be commanded"
+        else:
+            words = "nothing to command: this sweep is not running"
         self.tell(words, "warning")
         return False
 
     def action_pause(self) -> None:
-        """Pauses after the running cell, or goes on."""
-        self.send(Command(name="resume" if self.facts.state.paused else "pause"))
+        """Pauses after the running cell, takes that back, or goes on."""
+        state = self.facts.state
+        if self.may_command():
+            self.send(Command(name="resume" if state.paused or state.pending == "pause" else "pause"))
 
     def action_skip(self) -> None:
         """Skips the running cell, if the operator is sure."""
+        if not self.may_command():
+            return
         running = self.facts.running
         if running is None:
             self.tell("no cell is running", "warning")
@@ -195,7 +206,9 @@ class SpectopApp(WatchingApp):
         self.push_screen(Ask("Leave?", words, choices, self.facts.glyphs), chosen)
 
     def action_note(self) -> None:
-        """Asks for a note."""
+        """Asks for a note, where there is an engine that takes it."""
+        if not self.may_command():
+            return
 
         def entered(text: str | None) -> None:
             if text:
@@ -347,9 +360,7 @@ class SpectopApp(WatchingApp):
                 words = jump(replay, by)
             case place:
                 words = go_to(replay, place)
-        shown = f"{replay.speed:g}x" if not replay.paused else ""
-        self.look(replay=shown)
-        self.clear_notifications()
+        self.look(replay=how_it_plays(replay))
         self.tell(words)
 
     def set_theme(self, name: str) -> None:

@@ -12,6 +12,7 @@ from sessions.events import CellKey
 from sessions.state import CellState, PresetState, SessionState
 from tui.glyphs import UTF8, Glyphs
 from tui.metrics import METRICS, Metric
+from tui.words import clock, time_of_day
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +71,13 @@ class Facts:
         for name in (self.view.preset, self.state.current_preset):
             if name is not None and name in presets:
                 return presets[name]
-        with_cells = [p for p in presets.values() if p.status != "waiting"]
-        return with_cells[-1] if with_cells else next(iter(presets.values()), None)
+        measured = [c for c in self.state.cells.values() if c.figures is not None and c.key.preset in presets]
+        if measured:
+            return presets[max(measured, key=lambda c: c.ended_t or 0.0).key.preset]
+        tried = [p for p in presets.values() if p.switching_since_t is not None]
+        if tried:
+            return max(tried, key=lambda p: p.switching_since_t or 0.0)
+        return next(iter(presets.values()), None)
 
     @cached_property
     def preset_name(self) -> str:
@@ -80,8 +86,20 @@ class Facts:
 
     @cached_property
     def running(self) -> CellState | None:
-        """The cell that is running."""
-        return self.state.cells.get(self.state.current_cell or "")
+        """The cell that is running; none once the engine is gone."""
+        return None if self.view.lost else self.state.cells.get(self.state.current_cell or "")
+
+    @cached_property
+    def over(self) -> bool:
+        """Whether nothing goes on any more: the session ended, or its engine is gone."""
+        return self.state.status != "running" or bool(self.view.lost)
+
+    @cached_property
+    def last_seen(self) -> str:
+        """What stands beside readings that are no longer news: when they were; empty while they are."""
+        if self.view.lost:
+            return f"as last seen {time_of_day(self.state.at) or clock(self.state.t)}"
+        return "at the end" if self.over else ""
 
     @cached_property
     def point(self) -> tuple[int, int] | None:

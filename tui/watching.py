@@ -32,11 +32,12 @@ from tui.ascii_filter import AsciiOnly
 from tui.clipboard import write_capture
 from tui.glyphs import Glyphs, choose
 from tui.pace import FASTEST_S, TICK_S, Pace
+from tui.replaying import how_it_plays
 from tui.screens.base import SpectopScreen
 from tui.terminal import CHECK_S, end_soon, terminal_is_gone
 from tui.theme import ANSI_ROLES, THEMES, role_colours
 from tui.view import Facts, View
-from tui.words import plain_text
+from tui.words import cut, plain_text
 
 BELOW_S = 5.0
 """Seconds between two drawings of a screen that lies under a question."""
@@ -81,7 +82,7 @@ class WatchingApp(App[str]):
         self.source = source
         self.folder = folder
         self.read_only = read_only
-        self.facts = Facts(glyphs=glyphs or choose(os.environ), view=View(live=source.live))
+        self.facts = Facts(glyphs=glyphs or choose(os.environ), view=self._first_view())
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in THEMES:
             self.register_theme(theme)
@@ -94,6 +95,9 @@ class WatchingApp(App[str]):
         self._below_drawn = self._received
         self._newest: SessionState | None = None
         self._fresh = asyncio.Event()
+
+    def _first_view(self) -> View:
+        return View(live=self.source.live, replay=how_it_plays(self.source))
 
     def _first_theme(self) -> str:
         wished = os.environ.get("TEXTUAL_THEME", "")
@@ -178,7 +182,7 @@ class WatchingApp(App[str]):
         """Watches another source in place of this one."""
         old, self.source, self.folder = self.source, source, folder
         self._newest = None
-        self.facts = replace(self.facts, state=SessionState(), view=View(live=source.live))
+        self.facts = replace(self.facts, state=SessionState(), view=self._first_view())
         self.follow_source()
         await old.close()
 
@@ -261,6 +265,8 @@ class WatchingApp(App[str]):
             self.tell(f"fault in {event.worker.name}: {type(error).__name__}: {error}", "error")
 
     def tell(self, words: str, severity: str = "information") -> None:
-        """Shows a notification of plain text."""
+        """Shows a notification of plain text in place of the one before it."""
         level: Any = severity
-        self.notify(plain_text(words, self.facts.glyphs, 400), severity=level, markup=False, timeout=6)
+        text = cut(plain_text(words, self.facts.glyphs), max(20, (self.size.width - 10) * 2), self.facts.glyphs)
+        self.clear_notifications()
+        self.notify(text, severity=level, markup=False, timeout=5 if severity == "error" else 3)

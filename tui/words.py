@@ -188,7 +188,8 @@ def with_interval(value: float | None, half: float | None, glyphs: Glyphs = UTF8
         return glyphs.absent
     digits = decimals(value, half)
     text = f"{value:{'+' if sign else ''}.{digits}f}"
-    return text if half is None else f"{text} {glyphs.pm}{half:.{digits}f}"
+    gap = " " if len(glyphs.pm) == 1 else ""
+    return text if half is None else f"{text}{gap}{glyphs.pm}{half:.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:

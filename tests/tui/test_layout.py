@@ -39,7 +39,7 @@ def test_80x24_is_complete() -> None:
     places = arrange(80, 24, Needs(preset_lines=2))
     assert places.keys() == {"head", "matrix", "now", "presets", "gpus", "events", "keys"}
     assert places["gpus"].height == 9
-    assert places["matrix"].height == 5
+    assert places["matrix"].height == 6
     assert places["events"].height >= 3
 
 
@@ -47,13 +47,13 @@ def test_while_a_preset_is_put_in_effect_its_steps_take_the_room_of_the_rates() 
     places = arrange(80, 24, Needs(proving=True, steps=8))
     assert "now" not in places
     assert places["steps"].height >= 7
-    assert places["matrix"].height == 5
+    assert places["matrix"].height == 6
 
 
 def test_160x45_has_everything() -> None:
     places = arrange(160, 45, Needs())
     assert places.keys() >= {"matrix", "now", "strip", "histogram", "gpus", "events", "log", "presets"}
-    assert places["matrix"].height == 9
+    assert places["matrix"].height == 10
 
 
 def test_a_terminal_too_small_says_so_and_nothing_else() -> None:

@@ -33,7 +33,7 @@ async def test_m_and_M_go_through_all_figures_and_back() -> None:
     async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
         seen = []
         for _ in METRICS:
-            seen.append(panel_text(app, "matrix").splitlines()[0].split("c=")[0].strip())
+            seen.append(panel_text(app, "matrix").splitlines()[0].split(" · ")[0].strip())
             await pilot.press("m")
         assert seen == [m.name for m in METRICS]
         await pilot.press("M")
@@ -315,10 +315,10 @@ async def test_read_only_screens_take_no_commands() -> None:
 
 async def test_a_click_on_a_cell_moves_the_cursor_and_a_second_opens_it() -> None:
     async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
-        x = panel_text(app, "matrix").splitlines()[1].index("1341")
-        await pilot.click("#matrix", offset=(x, 1))
+        x = panel_text(app, "matrix").splitlines()[2].index("1341")
+        await pilot.click("#matrix", offset=(x, 2))
         await until(pilot, lambda: app.facts.view.point == (60, 32))
-        await pilot.click("#matrix", offset=(x, 1))
+        await pilot.click("#matrix", offset=(x, 2))
         await until(pilot, lambda: isinstance(app.screen, Cell))
 
 

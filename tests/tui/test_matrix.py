@@ -42,7 +42,7 @@ def test_a_mark_is_a_letter_beside_its_figure() -> None:
 
 def test_a_cell_without_effect_says_so_in_a_word() -> None:
     shown = text(facts(s.not_in_effect()), 80)
-    assert shown.count("no effect") == 16
+    assert shown.count("unproven") == 16
     assert "0.0" not in shown
 
 
@@ -107,7 +107,8 @@ def test_in_ascii_no_other_character_is_used() -> None:
     state = reduce_all(s.mid_sweep())
     shown = text(Facts(state=state, glyphs=ASCII, now_t=state.t))
     assert shown.isascii()
-    assert "167.6 ~1.8F" in shown
+    assert "167.6+-1.8F" in shown
+    assert "1 167.6" not in shown.replace("c=1 ", "")
 
 
 def test_the_mouse_finds_the_cell_that_is_drawn_there() -> None:
@@ -119,3 +120,44 @@ def test_the_mouse_finds_the_cell_that_is_drawn_there() -> None:
     assert at.at(0, 2) is None
     assert at.at(x, 0) is None
     assert at.at(200, 2) is None
+
+
+def test_a_title_says_whose_figures_they_are_and_the_mouse_still_finds_the_cells() -> None:
+    f = facts(s.mid_sweep())
+    lines = text(f, 56, 6).splitlines()
+    assert lines[0].startswith(" tok/s · b8t4-w2048 ─")
+    assert lines[1].split() == ["context", "c=1", "c=8", "c=32", "c=64"]
+    at = grid(f, 56, 6)
+    assert at.at(lines[3].index("1286"), 3) == (1024, 32)
+    assert at.at(lines[3].index("1286"), 1) is None
+
+
+def test_after_the_end_the_last_measured_preset_stays_the_shown_one() -> None:
+    skipped = ev.PresetSkipped(t=3000, at=s.at(3000), preset="b8t4-w0", reason="asked by the operator")
+    idle = ev.PhaseChanged(t=3000, at=s.at(3000), phase="idle")
+    ended = ev.SessionEnded(t=3001, at=s.at(3001), status="stopped", words="stopped by the operator")
+    assert facts([*s.mid_sweep(), skipped, idle, ended]).preset_name == "b8t4-w2048"
+
+
+def test_a_running_cell_shows_no_rate_before_its_steady_part_and_a_mean_in_it() -> None:
+    cell = s.key("b8t4-w2048", 4096, 32)
+    begun = [e for e in s.mid_sweep() if not isinstance(e, ev.CellProgressed)]
+    t = begun[-1].t + 100
+
+    def at(second: float, phase: str, rate: float) -> ev.CellProgressed:
+        event = s.progressed(cell, t + second, 0.4, rate)
+        return replace(event, progress=replace(event.progress, phase=phase, acceptance_length=None))
+
+    def row(*events: ev.CellProgressed) -> str:
+        return text(facts([*begun, *events]), 100, 5).splitlines()[3]
+
+    assert "- 40%" in row(at(0, "ramp", 0.8))
+    steady = [at(1, "steady", 100.0), at(3, "steady", 180.0), at(7, "steady", 200.0)]
+    assert "190.0 40%" in row(at(0, "ramp", 0.8), *steady)
+    assert "190.0 40%" in row(*steady, at(8, "tail", 41.0))
+
+
+def test_a_cell_that_a_lost_engine_left_is_not_shown_as_running() -> None:
+    shown = text(facts(s.mid_sweep(), lost="gone"), 100, 6)
+    assert "▶" not in shown
+    assert "broken off" in shown

@@ -14,6 +14,10 @@ from textual.widgets import Input
 from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
 from tui.widgets.panel import Panel
+from tui.words import wrapped
+
+_WIDTH = 66
+"""Cells for words where the terminal has room for the whole question."""
 
 
 class Ask(ModalScreen[str]):
@@ -40,14 +44,27 @@ class Ask(ModalScreen[str]):
         """One panel in the middle."""
         with Vertical(id="question", classes=self.glyphs.name):
             panel = Panel(self._draw, glyphs=self.glyphs, id="words")
-            panel.styles.height = len(self.words) + len(self.choices) + 3
+            panel.styles.height = len(self._lines(_WIDTH))
             yield panel
 
     def _draw(self, cells: int, rows: int) -> list[Line]:
-        out: list[Line] = [line(Span(self.question, "head")), ()]
-        out.extend(line(Span(w)) for w in self.words)
-        out.append(())
+        return self._lines(cells)
+
+    def on_resize(self) -> None:
+        """Gives the words as many lines as they take now."""
+        for panel in self.query("#words"):
+            panel.styles.height = len(self._lines(panel.size.width or _WIDTH))
+
+    def _lines(self, cells: int) -> list[Line]:
+        out = [*self._above(cells)]
         out.extend(line(Span(f" {key} ", "key"), Span(f"  {what}")) for key, what in self.choices)
+        return out
+
+    def _above(self, cells: int) -> list[Line]:
+        out = [line(Span(row, "head")) for row in wrapped(self.question, cells)]
+        out.append(())
+        out.extend(line(Span(row)) for words in self.words for row in wrapped(words, cells))
+        out.append(())
         return out
 
     def on_key(self, event: Key) -> None:
@@ -59,7 +76,7 @@ class Ask(ModalScreen[str]):
 
     def on_panel_clicked(self, event: Panel.Clicked) -> None:
         """Takes a choice by the mouse."""
-        chosen = event.y - (len(self.words) + 3)
+        chosen = event.y - len(self._above(event.panel.size.width))
         if 0 <= chosen < len(self.choices):
             last = chosen == len(self.choices) - 1
             self.dismiss("" if last else self.choices[chosen][0])

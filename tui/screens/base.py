@@ -69,7 +69,11 @@ class SpectopScreen(Screen[None]):
 
     def keys_line(self) -> Panel:
         """Makes the panel of the keys."""
-        return Panel(lambda w, _: draw_keys(self.KEYS, w, self.facts.glyphs), glyphs=self.facts.glyphs, id="keys")
+        return Panel(lambda w, _: draw_keys(self.keys(), w, self.facts.glyphs), glyphs=self.facts.glyphs, id="keys")
+
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Returns the keys that do something now, with what they do."""
+        return self.KEYS
 
     def on_screen_resume(self) -> None:
         """Draws what changed while another screen was on top."""

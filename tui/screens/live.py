@@ -10,9 +10,10 @@ from textual.events import Resize
 
 from tui.draw import Line, Span, line
 from tui.layout import Needs, arrange, preset_line_width
+from tui.replaying import replay_of
 from tui.screens.base import SpectopScreen
 from tui.view import Facts
-from tui.widgets.gpus import draw_gpus
+from tui.widgets.gpus import draw_gpus, gpus_away
 from tui.widgets.histogram import draw_histogram, preset_strip
 from tui.widgets.matrix import draw_matrix, grid
 from tui.widgets.now import draw_now
@@ -57,7 +58,7 @@ def needs_of(facts: Facts, width: int) -> Needs:
         columns=len(state.concurrencies),
         presets=len(state.presets),
         preset_lines=lines_wanted(facts, width),
-        gpus=len(state.gpus.gpus) if state.gpus else 0,
+        gpus=len(state.gpus.gpus) if state.gpus and not gpus_away(facts) else 0,
         proving=proving,
         steps=max(4, steps + (5 if failed else 2)),
         tail=facts.view.tail,
@@ -69,6 +70,8 @@ class Live(SpectopScreen):
     """The whole sweep at a glance."""
 
     CSS_PATH = "live.tcss"
+    COMMANDING = ("1-9", "p", "s", "n", "x", "d")
+    REPLAYING = (("space", "play"), (". ,", "cell"), ("+ -", "speed"), ("Home End", "go to"))
     KEYS = (
         ("1-9", "preset"),
         ("m", "metric"),
@@ -124,6 +127,15 @@ class Live(SpectopScreen):
             yield Panel(self._drawing(name), glyphs=self.facts.glyphs, id=name)
         yield Panel(lambda w, h: draw_small(self.facts, w, h), glyphs=self.facts.glyphs, id="small")
         yield self.keys_line()
+
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Returns the keys that do something in this session's state."""
+        kept = [
+            (key, "go on" if key == "p" and self.facts.state.paused else words)
+            for key, words in self.KEYS
+            if self.spectop.commandable or key not in self.COMMANDING
+        ]
+        return (*(self.REPLAYING if replay_of(self.spectop.source) else ()), *kept)
 
     def _drawing(self, name: str):  # type: ignore[no-untyped-def]
         draw = DRAWINGS[name]

@@ -16,7 +16,7 @@ from tui.screens.ask import Ask, AskLine
 from tui.screens.compare import Compare
 from tui.screens.listed import ListedScreen
 from tui.session_files import delete_session
-from tui.words import left, plain_text, right
+from tui.words import english, left, plain_text, right
 
 _STATUS = {"finished": "good", "running": "accent", "failed": "bad", "unreadable": "bad", "interrupted": "warn"}
 
@@ -156,7 +156,10 @@ class Sessions(ListedScreen):
     def action_delete(self) -> None:
         """Asks whether the chosen session is to be deleted."""
         chosen = self._chosen()
-        if chosen is None or self.spectop.read_only:
+        if chosen is None:
+            return
+        if self.spectop.read_only:
+            self.spectop.tell("these screens are read-only: nothing is deleted", "warning")
             return
 
         def answered(answer: str | None) -> None:
@@ -164,7 +167,7 @@ class Sessions(ListedScreen):
                 self._delete(chosen.folder)
 
         words = [
-            f"{chosen.name}: {chosen.cells_done} of {chosen.cells} cells.",
+            f"{chosen.name}: {chosen.cells_done} of {english(chosen.cells, 'cell')}.",
             "Its folder is removed; this cannot be undone.",
         ]
         choices = [("y", "delete it"), ("n", "keep it")]

@@ -21,6 +21,9 @@ def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
         return [line(Span(" gpu  no reading yet", "muted"))]
     if sample.problem and not sample.gpus:
         return [line(Span(" gpu  ", "muted"), Span(plain_text(sample.problem, g), "warn"))]
+    if gpus_away(facts):
+        when = facts.last_seen or "while the server restarts"
+        return [line(Span(" gpu  ", "muted"), Span(f"simulated GPUs: no reading {when}", "muted"))]
     readings = list(sample.gpus)
     room = rows - 1
     if len(readings) > room and cells >= 76:
@@ -31,15 +34,23 @@ def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
     head = [Span(heading, "head")]
     if history:
         head.append(Span(f"{'last minute'[:history]:<{history}}  ", "head"))
-    head.append(Span("flags", "head"))
+    notes = [facts.last_seen] if facts.last_seen else []
     if sample.source == "simulated":
-        head.append(Span(" (simulated)", "muted"))
+        notes.append("simulated")
+    head.append(Span("flags", "head"))
+    head.append(Span(f" ({', '.join(notes)})" if notes else "", "muted"))
     out: list[Line] = [tuple(head)]
     for i, reading in enumerate(readings[:room]):
         out.append(_row(facts, i, reading, cells, history))
     if len(readings) > room > 0:
         out[-1] = line(Span(f"      {g.more_down} {len(readings) - room + 1} more (z, g)", "warn"))
     return out
+
+
+def gpus_away(facts: Facts) -> bool:
+    """Whether the GPUs are simulated and away with their server: nothing is lost, there is just no reading."""
+    sample = facts.state.gpus
+    return sample is not None and sample.source == "simulated" and all(r.state == "absent" for r in sample.gpus)
 
 
 def _bar_cells(cells: int) -> int:
@@ -90,7 +101,8 @@ def flags(facts: Facts, r: GpuReading) -> list[Span]:
 def _pairs(facts: Facts, readings: list[GpuReading], cells: int, rows: int) -> list[Line]:
     g = facts.glyphs
     half = cells // 2
-    out = [title(" gpu   util    GiB      W   " + g.degree + "C", cells, g)]
+    seen = f"  ({facts.last_seen})" if facts.last_seen else ""
+    out = [title(f" gpu   util    GiB      W   {g.degree}C{seen}", cells, g)]
     for start in range(0, len(readings), 2):
         row: list[Span] = []
         for r in readings[start : start + 2]:

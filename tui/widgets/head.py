@@ -86,11 +86,13 @@ def _safety(facts: Facts, cells: int) -> Line:
     current = state.presets.get(state.current_preset or "")
     if current is not None:
         effect = effect_words(current, g, over=facts.over)
-        left = (*left, Span("   "), Span(plain_text(current.preset.name, g), "strong"), Span("  "), effect)
+        if facts.view.lost and current.status == "in-effect":
+            effect = Span(f"{g.off} in effect {facts.last_seen}", "warn")
+        named = line(Span("   "), Span(plain_text(current.preset.name, g), "strong"), Span("  "), effect)
+        room = cells - line_width(named) - sum(len(s.text) for s in right) - 1
+        left = (*(left if line_width(left) <= room or not facts.view.lost else line(Span(" spectop", "head"))), *named)
         room = cells - line_width(left) - sum(len(s.text) for s in right) - 3
-        if facts.view.lost and len(facts.last_seen) + 2 <= room:
-            left = (*left, Span(f", {facts.last_seen}", "muted"))
-        elif current.status == "in-effect" and current.proof and len(by := proved_by(current.proof)) <= room:
+        if current.status == "in-effect" and current.proof and len(by := proved_by(current.proof)) <= room:
             left = (*left, Span(f": {by}", "muted"))
         elif current.status == "not-in-effect" and room > 12:
             left = (*left, *fit((Span(f": {plain_text(current.reason, g)}", "bad"),), room, g))

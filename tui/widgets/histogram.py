@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.cells import shown
+from tui.cells import live_rates, shown
 from tui.draw import Line, Span, line, title
 from tui.graph import bar
 from tui.metrics import THROUGHPUT
@@ -95,10 +95,10 @@ def preset_strip(facts: Facts, cells: int, rows: int) -> list[Line]:
         role = "picked" if looked_at else ""
         words = {"failed": "failed", "not-in-effect": "not in effect", "skipped": "skipped"}.get(s.status, "")
         if s.status == "running":
-            words = f"{g.running} running"
+            words = "broken off" if facts.over else f"{g.running} running"
             running = facts.running
             if running is not None and running.progress is not None and metric is THROUGHPUT:
-                figure = right(number(running.progress.tok_s), 14, g)
+                figure = right(number(live_rates(facts)[0]), 14, g)
         out.append(
             line(
                 Span(f" {g.here if looked_at else ' '} "),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.cells import Shown, shown
-from tui.draw import Line, Span, line
+from tui.cells import Shown, live_rates, shown
+from tui.draw import Line, Span, line, title
 from tui.graph import heat
 from tui.metrics import ACCEPTANCE, THROUGHPUT, TTFT_P99
 from tui.view import Facts
-from tui.words import left, number, right, with_interval
+from tui.words import left, number, plain_text, right, with_interval
 
 _ROW_HEAD = 6
 
@@ -29,6 +29,7 @@ class Grid:
         cell: width of a column; `lines`: lines a cell takes.
         head: width of the row headings.
         intervals: whether there is room for them.
+        titled: whether a line above the columns names figure and preset.
     """
 
     contexts: tuple[int, ...]
@@ -37,6 +38,12 @@ class Grid:
     lines: int
     head: int
     intervals: bool
+    titled: bool
+
+    @property
+    def top(self) -> int:
+        """Lines above the first row of figures."""
+        return 2 if self.titled else 1
 
     @property
     def after(self) -> int:
@@ -45,8 +52,8 @@ class Grid:
 
     def at(self, x: int, y: int) -> tuple[int, int] | None:
         """Returns context and concurrency under a place of the panel."""
-        column, row = (x - self.head) // self.cell, (y - 1) // self.lines
-        if x < self.head or y < 1 or column >= len(self.concurrencies) or row >= len(self.contexts):
+        column, row = (x - self.head) // self.cell, (y - self.top) // self.lines
+        if x < self.head or y < self.top or column >= len(self.concurrencies) or row >= len(self.contexts):
             return None
         return self.contexts[row], self.concurrencies[column]
 
@@ -55,22 +62,24 @@ def grid(facts: Facts, cells: int, rows: int) -> Grid:
     """Returns how the matrix is laid out in a width and height; the focused cell is always visible."""
     contexts, concurrencies = facts.state.contexts, facts.state.concurrencies
     n = max(1, len(concurrencies))
-    full = FULL_CELL + len(facts.glyphs.pm) - 1
     room = max(1, cells - _ROW_HEAD)
     each = room // n
-    intervals = each >= full
+    intervals = each >= FULL_CELL
     each = min(each, 16) if intervals else max(each, SHORT_CELL)
     visible = max(1, min(n, room // each))
     point = facts.point
     first = 0
     if point is not None and point[1] in concurrencies:
         first = max(0, min(concurrencies.index(point[1]) - visible + 1, n - visible))
-    lines = 2 if len(contexts) * 2 + 1 <= rows and intervals and each >= 15 else 1
-    tall = max(1, min(len(contexts), (rows - 1) // lines))
+    titled = rows >= len(contexts) + 2
+    room = rows - (2 if titled else 1)
+    lines = 2 if len(contexts) * 2 <= room and intervals and each >= 15 else 1
+    tall = max(1, min(len(contexts), room // lines))
     top = 0
     if point is not None and point[0] in contexts:
         top = max(0, min(contexts.index(point[0]) - tall + 1, len(contexts) - tall))
-    return Grid(contexts[top : top + tall], concurrencies[first : first + visible], each, lines, _ROW_HEAD, intervals)
+    columns = concurrencies[first : first + visible]
+    return Grid(contexts[top : top + tall], columns, each, lines, _ROW_HEAD, intervals, titled)
 
 
 def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
@@ -83,7 +92,8 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
     found = {(c, n): shown(facts, name, c, n) for c in state.contexts for n in state.concurrencies}
     values = [s.value for s in found.values() if s.value is not None]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    out: list[Line] = [_heading(facts, at)]
+    out: list[Line] = [_title(facts, cells)] if at.titled else []
+    out.append(_heading(facts, at))
     point = facts.point
     for context in at.contexts:
         row: list[Span] = [Span(right(str(context), at.head - 1, g) + " ", "strong")]
@@ -100,8 +110,16 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
     return out
 
 
+def _title(facts: Facts, cells: int) -> Line:
+    g = facts.glyphs
+    words = f" {facts.metric.name} {g.dot} {plain_text(facts.preset_name, g)}"
+    if len(facts.state.temperatures) > 1:
+        words += f" {g.dot} temperature {facts.temperature:g}"
+    return title(words, cells - 1, g)
+
+
 def _heading(facts: Facts, at: Grid) -> Line:
-    """The figure's name over the row heads and as much of the first column as it needs; then the concurrencies."""
+    """The concurrencies; before them the figure's name, or the rows' where a title names the figure."""
     g, state = facts.glyphs, facts.state
     columns = [f"c={n}" for n in at.concurrencies]
     first = at.concurrencies[0]
@@ -109,7 +127,9 @@ def _heading(facts: Facts, at: Grid) -> Line:
         columns[0] = f"{g.back}{columns[0]}"
     if at.concurrencies[-1] != state.concurrencies[-1]:
         columns[-1] += g.arrow
-    name = facts.metric.name if len(at.contexts) == len(state.contexts) else f"{facts.metric.name} {g.more_down}"
+    name = "context" if at.titled else facts.metric.name
+    if len(at.contexts) < len(state.contexts):
+        name += f" {g.more_down}"
     room = at.head + at.cell - at.after - len(columns[0]) - 1
     spans = [Span(" "), Span(left(name, room - 1, g), "accent"), Span(f" {columns[0]}", "head"), Span(" " * at.after)]
     spans.extend(Span(right(c, at.cell - at.after, g) + " " * at.after, "head") for c in columns[1:])
@@ -142,11 +162,11 @@ def _cell(
             sign, role = (g.same, "muted") if cell.same else (" ", "good" if cell.value > 0 else "warn")
     else:
         sign, role, text = {
-            "running": (g.running, "accent", g.waiting),
+            "running": (" ", "muted", "broken off") if facts.over else (g.running, "accent", g.waiting),
             "measured": (" ", "muted", g.absent),
             "failed": (g.failed, "bad", "failed"),
             "skipped": (g.skipped, "muted", "skipped"),
-            "not-in-effect": (g.failed, "bad", "no effect"),
+            "not-in-effect": (g.failed, "bad", "unproven"),
             "absent": (" ", "muted", ""),
         }.get(cell.status, (" ", "muted", g.waiting))
     if 0 < cell.done < cell.planned and not is_running and at.cell >= 16:
@@ -165,15 +185,11 @@ def _live(facts: Facts, room: int) -> str:
     progress = running.progress if running else None
     if progress is None:
         return facts.glyphs.waiting
-    rate: float | None
-    if facts.metric.name == ACCEPTANCE.name:
-        rate = progress.acceptance_length
-    elif facts.metric.name == THROUGHPUT.name:
-        rate = progress.tok_s
-    else:
-        rate = None
+    tok_s, accept = live_rates(facts)
     done = f"{progress.share_done * 100:.0f}%"
-    text = f"{number(rate)} {done}" if rate is not None else done
+    if facts.metric.name not in (ACCEPTANCE.name, THROUGHPUT.name):
+        return done
+    text = f"{number(accept if facts.metric.name == ACCEPTANCE.name else tok_s)} {done}"
     return text if len(text) <= room else done
 
 

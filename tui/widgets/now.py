@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.cells import lead_over, point_cells, shown
+from tui.cells import lead_over, live_rates, point_cells, shown
 from tui.draw import Line, Span, line, title
 from tui.graph import area, by_time
 from tui.metrics import THROUGHPUT
@@ -18,9 +18,11 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
     g, state = facts.glyphs, facts.state
     running = facts.running
     progress = running.progress if running else None
-    tok_s = progress.tok_s if progress else None
-    accept = progress.acceptance_length if progress else None
-    out: list[Line] = [title("now, last minute" if running else "last measured minute", cells, g)]
+    tok_s, accept = live_rates(facts)
+    words = "now, last minute" if running else "last measured minute"
+    if facts.view.lost:
+        words = facts.last_seen
+    out: list[Line] = [title(words, cells, g)]
     graph_cells = max(0, cells - 8 - 7)
     spare = rows - 1 - 2
     each = max(1, min(5, spare // 2))
@@ -32,7 +34,7 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
         ("accept", [p.acceptance_length for p in state.history], accept),
     )
     for name, values, newest in series:
-        last = newest if newest is not None else next((v for v in reversed(values) if v is not None), None)
+        last = newest if running else next((v for v in reversed(values) if v is not None), None)
         for i, row in enumerate(area(by_time(times, values, WINDOW_S, dots), graph_cells, each, g)):
             figure = right(number(last) if i == 0 else "", 6, g)
             out.append(line(Span(f"{name if i == 0 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}")))
@@ -46,7 +48,7 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
             ("waiting" if cells >= 34 else "wait", number(server.waiting, 0)),
             ("kv", share(server.token_usage)),
         ):
-            gauges.extend([Span(f"{name} ", "muted"), Span(f"{text}  ")])
+            gauges.extend([Span(f"{name} ", "muted"), Span(f"{text}  ", "muted" if facts.over else "")])
     elif progress is not None:
         gauges = [Span("running ", "muted"), Span(f"{progress.running}")]
     out.append(line(*gauges))

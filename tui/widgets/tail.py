@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sessions.state import News
-from tui.draw import Line, Span, line, title
+from tui.draw import Line, Span, line, line_width, title
 from tui.view import Facts
-from tui.words import clock, plain_text, time_of_day
+from tui.widgets.head import resume_command
+from tui.words import clock, plain_text, time_of_day, wrapped
 
 LEVELS = ("info", "good", "warning", "error")
 _ROLES = {"info": "", "good": "good", "warning": "warn", "error": "bad"}
@@ -24,6 +25,35 @@ def news_line(facts: Facts, news: News) -> Line:
     )
 
 
+def news_lines(facts: Facts, news: News, cells: int) -> list[Line]:
+    """Returns one event: in as many lines as it takes where something is wrong, else in one that ends between words."""
+    whole = news_line(facts, news)
+    if line_width(whole) <= cells:
+        return [whole]
+    *before, words = whole
+    indent = line_width(tuple(before))
+    first, *rest = wrapped(words.text, cells - indent - 3)
+    if news.level not in ("warning", "error"):
+        first = first.rpartition(", ")[0] or first
+        return [line(*before, Span(f"{first} {facts.glyphs.ellipsis}", words.role))]
+    return [line(*before, Span(first, words.role)), *(line(Span(" " * indent + row, words.role)) for row in rest)]
+
+
+def next_step(facts: Facts, cells: int) -> list[Line]:
+    """Returns what can be done once nothing goes on any more."""
+    state, g = facts.state, facts.glyphs
+    if state.status == "finished":
+        session = plain_text(state.session or "last", g)
+        words = f"R recommends, C compares; spectop report {session} -o r.html"
+    elif facts.over and not facts.view.lost:
+        words = f"go on: {plain_text(resume_command(state), g)}"
+    else:
+        return []
+    return [
+        line(Span(f" {g.arrow if i == 0 else ' '} {row}", "strong")) for i, row in enumerate(wrapped(words, cells - 4))
+    ]
+
+
 def wanted_news(facts: Facts) -> list[News]:
     """Returns the events that fit level and search, oldest first."""
     least = {"info": 0, "good": 0, "warning": 2, "error": 3}[facts.view.level]
@@ -40,10 +70,17 @@ def draw_events(facts: Facts, cells: int, rows: int) -> list[Line]:
         heading += f" {facts.glyphs.dot} {facts.view.level} and worse"
     heading = _with_search(facts, heading)
     found = wanted_news(facts)
-    lines = [news_line(facts, n) for n in found[-max(0, rows - 1) :]] if rows > 1 else []
     if facts.view.lost:
-        lost = News(facts.state.t, "", "error", facts.view.lost)
-        lines = [*lines[-max(0, rows - 2) :], news_line(facts, lost)]
+        found = [*found, News(facts.state.t, facts.state.at, "error", facts.view.lost)]
+    step = next_step(facts, cells)
+    room = max(1, rows - 1 - len(step))
+    lines: list[Line] = []
+    for news in reversed(found[-room:]):
+        rows_of = news_lines(facts, news, cells)
+        if lines and len(lines) + len(rows_of) > room:
+            break
+        lines = [*rows_of, *lines][:room]
+    lines = [*lines, *step]
     if not lines:
         lines = [line(Span(" nothing that fits" if facts.view.search else " nothing yet", "muted"))]
     return [title(f" {heading}", cells, facts.glyphs), *lines][:rows]
