@@ -31,6 +31,7 @@ class MarkKind(StrEnum):
     FEW_SAMPLES = "few-samples"
     GPU_LOST = "gpu-lost"
     GRAPH_MISSED = "graph-missed"
+    SERVER_UNDER_RUN = "server-under-run"
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ STEADY_ANSWERS = 2.0
 COLD_FACTOR = 3.0
 FAILED_SHARE_LIMIT = 0.01
 WAITING_SHARE = 0.5  # every request waits a moment for the step under way: a queue is there most of the time
+SERVER_SEEN_S = 5.0  # a gauge that is read once a second says little of a shorter window
 FEWEST_FOR_COLD = 3  # with fewer, the first request is most of the median it is held against
 
 
@@ -65,6 +66,7 @@ def cell_marks(
         _no_speculation(valid, taken) if speculative else None,
         _few_samples(figures),
         None if gpus is None else _gpu_lost(gpus),
+        _server_under_run(spec, figures),
     )
     return tuple(mark for mark in found if mark is not None)
 
@@ -195,6 +197,22 @@ def _throttled(gpus: GpuWindow) -> Mark | None:
         reason=f"GPU clocks were held down: {', '.join(gpus.throttle_reasons)}",
         value=float(len(gpus.throttle_reasons)),
         limit=0.0,
+    )
+
+
+def _server_under_run(spec: CellSpec, figures: CellFigures) -> Mark | None:
+    """The server itself ran fewer requests than were open here: the others waited, or were being prefilled."""
+    ran, opened = figures.server_running_mean, figures.effective_concurrency
+    if ran is None or opened is None or (figures.steady_s or 0.0) < SERVER_SEEN_S:
+        return None
+    if not isinstance(spec.arrival, ClosedLoop) or ran >= CONCURRENCY_SHARE * min(opened, spec.concurrency):
+        return None
+    return Mark(
+        kind=MarkKind.SERVER_UNDER_RUN,
+        reason=f"the server ran {ran:.1f} of the {spec.concurrency} requests on average: the others waited, or were "
+        "being prefilled",
+        value=ran,
+        limit=CONCURRENCY_SHARE * spec.concurrency,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -14,8 +15,8 @@ from loadgen.target import detect_target
 from reconfig.durations import seconds
 from reconfig.flags import FlagsTable
 from reconfig.interrogate import Interrogated, interrogate
-from reconfig.presets import PresetEntry
-from sessions.errors import SweepFileError
+from reconfig.presets import Preset, PresetEntry
+from sessions.errors import ServerUnprepared, SweepFileError
 from sessions.folder import write_atomically
 from sessions.sweep import EvalsTable, LoadTable, MatrixTable, Seconds, ServerTable, Sweep
 
@@ -61,6 +62,8 @@ def bench_sweep(options: BenchOptions) -> Sweep:
         raise SweepFileError("spectop bench", faults)
     key = os.environ.get(options.api_key_env) if options.api_key_env else None
     target, found = asyncio.run(_asked(options, key))
+    if (false := _false_label(options.label, found.preset)) and found.settings:
+        raise ServerUnprepared(f"{false}: correct --label, or restart the server")
     running = found.preset
     return Sweep(
         label=options.label,
@@ -116,6 +119,17 @@ def write_out(folder: Path, out: Path) -> None:
 
     results = session_json(state_of(folder), folder)
     write_atomically(out, msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+
+
+def _false_label(label: str, running: Preset) -> str:
+    """Returns in words what a label such as "budget=8 topk=4 window=2048" claims and the server does not run with."""
+    claims = dict(re.findall(r"\b(budget|topk|window)=(\d+|none)\b", label))
+    runs = {name: getattr(running, name) for name in claims}
+    wrong = [name for name, claim in claims.items() if claim != str("none" if runs[name] is None else runs[name])]
+    if not wrong:
+        return ""
+    claimed = ", ".join(f"{name} {claims[name]}" for name in wrong)
+    return f"the label says {claimed}; the server runs {', '.join(f'{name} {runs[name]}' for name in wrong)}"
 
 
 def _contradictions(options: BenchOptions) -> list[str]:

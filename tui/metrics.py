@@ -82,6 +82,7 @@ MARK_LETTERS: dict[MarkKind, str] = {
     MarkKind.SHORT_OUTPUT: "O",
     MarkKind.SHORT_STEADY: "S",
     MarkKind.COLD: "C",
+    MarkKind.SERVER_UNDER_RUN: "V",
     MarkKind.GPU_LOST: "G",
     MarkKind.GRAPH_MISSED: "B",
     MarkKind.FEW_SAMPLES: "F",

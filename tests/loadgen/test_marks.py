@@ -111,6 +111,13 @@ def test_throttled_names_the_reasons() -> None:
     assert "sw_power_cap, hw_thermal_slowdown" in found[MarkKind.THROTTLED].reason
 
 
+def test_a_server_that_ran_fewer_than_were_open_is_told() -> None:
+    kinds = marks(good(220), server=ServerWindow(running_mean=1.2))
+    assert "1.2 of the 2 requests" in kinds[MarkKind.SERVER_UNDER_RUN].reason
+    assert MarkKind.SERVER_UNDER_RUN not in marks(good(220), server=ServerWindow(running_mean=1.9))
+    assert MarkKind.SERVER_UNDER_RUN not in marks(good(220), server=ServerWindow())
+
+
 def test_a_lost_gpu_is_named() -> None:
     found = marks(good(), gpus=GpuWindow(lost_gpus=(3, 5)))
     assert found[MarkKind.GPU_LOST].reason.startswith("GPU 3, 5 could not be read")

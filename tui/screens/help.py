@@ -31,6 +31,7 @@ MARK_WORDS: dict[MarkKind, str] = {
     MarkKind.SHORT_OUTPUT: "answers much shorter than max_tokens",
     MarkKind.SHORT_STEADY: "the steady window is short",
     MarkKind.COLD: "the first request was far slower than the others",
+    MarkKind.SERVER_UNDER_RUN: "the server ran fewer at once than asked",
     MarkKind.GPU_LOST: "a GPU could not be read",
     MarkKind.GRAPH_MISSED: "decoded without a captured graph",
     MarkKind.FEW_SAMPLES: "few requests: p99 is the maximum",
