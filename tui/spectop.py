@@ -134,7 +134,7 @@ class SpectopApp(WatchingApp):
             self.tell("no cell is focused", "warning")
             return
         key = cells[-1].key.text
-        words = [f"{key} is measured again; its figures are kept until then."]
+        words = [f"{key} is measured again; its present figures are given up for the new ones."]
         self.ask_command("Measure this cell again?", words, Command(name="repeat", argument=key))
 
     def action_apply_number(self, number: int) -> None:
