@@ -192,6 +192,22 @@ def with_interval(value: float | None, half: float | None, glyphs: Glyphs = UTF8
     return text if half is None else f"{text}{gap}{glyphs.pm}{half:.{digits}f}"
 
 
+def with_range(value: float, low: float, high: float, glyphs: Glyphs = UTF8) -> str:
+    """Returns a signed figure with its interval: `+6.1 ±1.9`, or `+2 -12..+17` where the bounds lie unevenly about it.
+
+    Args:
+        value: the figure.
+        low: lower bound of its 95 % interval, in the same unit.
+        high: upper bound.
+        glyphs: for the sign between them.
+    """
+    half = (high - low) / 2
+    digits = decimals(value, half)
+    if abs((low + high) / 2 - value) < 0.5 * 10**-digits:
+        return with_interval(value, half, glyphs, sign=True)
+    return f"{value:+.{digits}f} {low:+.{digits}f}..{high:+.{digits}f}"
+
+
 def duration(seconds: float | None) -> str:
     """Returns a duration as `4.8 s`, `3:07` or `1:12:09`."""
     if seconds is None:

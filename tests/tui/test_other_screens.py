@@ -316,7 +316,9 @@ async def test_two_sessions_are_compared_with_conditions_first(tmp_path: Path) -
         await until(pilot, lambda: "over all cells" in screen_text(app), "the comparison")
         shown = screen_text(app)
         assert shown.count("= +0") >= 16
-        assert "throughput, cell by cell: 48 same" in shown
+        assert "throughput, cell by cell: 48 same within noise" in shown
+        assert "throughput_tok_s" not in shown
+        assert "no interval" in shown
         await pilot.press("m")
         await until(pilot, lambda: "tok/s per user" in screen_text(app))
 
@@ -330,6 +332,10 @@ async def test_two_presets_of_a_session_are_compared(tmp_path: Path) -> None:
         await pilot.press("1")
         await until(pilot, lambda: "+92" in screen_text(app), "the differences")
         assert "b8t4-w2048 against none" in screen_text(app)
+        assert "conditions that differ" not in screen_text(app)
+        assert "what the presets differ in" in screen_text(app)
+        assert "A NONE, B DDTREE" in screen_text(app)
+        assert "+92 ±6" in screen_text(app)
         await pilot.press("w")
         await until(pilot, lambda: "none against b8t4-w2048" in screen_text(app))
 

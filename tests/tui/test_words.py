@@ -17,6 +17,7 @@ from tui.words import (
     right,
     width,
     with_interval,
+    with_range,
     wrapped,
 )
 
@@ -143,3 +144,11 @@ def test_wrapping_ends_loses_nothing_and_fits(text: str, cells: int) -> None:
     assert lines
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(width(row) <= max(cells, 2) for row in lines)
+
+
+@pytest.mark.parametrize(
+    ("figures", "shown"),
+    [((6.1, 4.2, 8.0), "+6.1 ±1.9"), ((2.0, -12.1, 17.4), "+2 -12..+17"), ((-0.3, -1.5, 0.9), "-0.3 ±1.2")],
+)
+def test_an_uneven_interval_is_shown_by_its_bounds(figures: tuple[float, float, float], shown: str) -> None:
+    assert with_range(*figures) == shown

@@ -50,6 +50,11 @@ class Compare(ListedScreen):
             return "compare"
         return f"compare {g.dot} {metric} {g.dot} B against A"
 
+    def copied_heading(self) -> str:
+        """Returns what is compared, in which figure; a copy's first line."""
+        simulated = self._found is not None and self._found.simulated
+        return self.title_words() + (f" {self.facts.glyphs.dot} SIMULATED" if simulated else "")
+
     def on_mount(self) -> None:
         """Reads and compares."""
         self.read()
