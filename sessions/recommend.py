@@ -46,6 +46,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         equal: presets that are not distinguishable from it, best first.
         gain: ratio to the reference, with its interval, where the reference votes.
         without_vote: (preset, reason) of those that do not vote.
+        votes: presets that vote; with one, being the best says nothing.
     """
 
     point: Point
@@ -56,6 +57,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     gain: float | None = None
     gain_interval: Interval | None = None
     without_vote: tuple[tuple[str, str], ...] = ()
+    votes: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         ratio: geometric mean of its ratios to the reference, over the shared points for a candidate, over its own
             for others; `interval` its 95 % interval.
         points: matrix points where it votes beside the reference; `of`: all there are.
-        best_at: points where it is the best or equal to the best.
+        best_at: of the points its ratio is over, those where it is the best or equal to the best.
         candidate: it may be recommended overall.
     """
 
@@ -154,7 +156,7 @@ def recommend(
                 interval=None if mean is None else mean.interval,
                 points=len(own),
                 of=len(points),
-                best_at=sum(1 for c in choices if name == c.preset or name in c.equal),
+                best_at=sum(1 for c in choices if c.point in counted and name in (c.preset, *c.equal)),
                 candidate=name in candidates,
             )
         )
@@ -202,6 +204,7 @@ def _choice(
         gain=(gain and gain.value) or None,
         gain_interval=gain.interval if gain else None,
         without_vote=without,
+        votes=len(votes),
     )
 
 
@@ -267,7 +270,8 @@ def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | N
         if lacking:
             words.append(f"{overall} has no vote in {'; '.join(lacking)}")
         words += [
-            f"{overall} passed {e.passed} of {e.samples} of {e.problem_set}, fewer than others"
+            f"{overall} passed {e.passed} of {e.problems * e.samples if e.judged is None else e.judged} "
+            f"of {e.problem_set}, fewer than others"
             for e in preset.evals
             if any(
                 o.problem_set == e.problem_set and o.passed > e.passed for p in state.presets.values() for o in p.evals

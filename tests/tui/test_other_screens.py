@@ -291,13 +291,36 @@ async def test_a_saved_session_is_played_and_moved_through(tmp_path: Path) -> No
         await pilot.press("plus", "plus", "space")
         await until(pilot, lambda: "REPLAY 100x" in screen_text(app))
         await pilot.press("space")
-        await until(pilot, lambda: "SAVED" in screen_text(app))
+        await until(pilot, lambda: "REPLAY paused" in screen_text(app))
+        keys = panel_text(app, "keys")
+        assert "space play" in keys
+        assert "+ - speed" in keys
+        assert "pause" not in keys
         await pilot.press("minus", "comma")
         assert source.speed == 10.0
         await pilot.press("end")
         await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
         await pilot.press("q")
         await until(pilot, lambda: not app.is_running)
+
+
+async def test_a_session_that_is_played_from_its_start_says_so_at_once(tmp_path: Path) -> None:
+    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
+    app = SpectopApp(ReplaySource(folder, speed=10.0), clock=lambda: 0.0, period_s=0.01, folder=folder, read_only=True)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "REPLAY 10x" in screen_text(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "REPLAY paused" in screen_text(app))
+
+
+async def test_read_only_screens_say_that_they_delete_nothing(tmp_path: Path) -> None:
+    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
+    async with running(s.Scripted.of(s.finished()), folder=folder, read_only=True) as (app, pilot):
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, Sessions) and bool(app.screen.listing.chosen))
+        await pilot.press("D")
+        await until(pilot, lambda: "nothing is deleted" in screen_text(app))
+        assert folder.exists()
 
 
 async def test_two_sessions_are_compared_with_conditions_first(tmp_path: Path) -> None:
@@ -349,6 +372,32 @@ async def test_recommend_names_a_preset_and_why() -> None:
         assert "against none" in shown
         await pilot.press("b")
         await until(pilot, lambda: "for per-user" in screen_text(app))
+
+
+async def test_recommend_gives_no_verdict_where_noise_or_a_single_vote_makes_it() -> None:
+    events = [e for e in s.finished() if not (isinstance(e, s.ev.CellEnded) and e.cell.preset == "none")]
+    only = s.key("b8t4-w2048", 60, 1)
+    events = [e for e in events if not (isinstance(e, s.ev.CellEnded) and e.cell.context == 60 and e.cell != only)]
+    begun = events[0]
+    assert isinstance(begun, s.ev.SessionStarted)
+    events[0] = msgspec.structs.replace(begun, reference="b8t4-w2048")
+    same = [
+        msgspec.structs.replace(e, figures=s.figures(e.cell.context, e.cell.concurrency))
+        if isinstance(e, s.ev.CellEnded)
+        else e
+        for e in events
+        if not isinstance(e, s.ev.LosslessEnded)
+    ]
+    async with running(s.Scripted.of(same), (120, 70)) as (app, pilot):
+        await pilot.press("R")
+        await until(pilot, lambda: "policy" in screen_text(app))
+        shown = screen_text(app)
+        assert "no preset is better within noise; first by figure: b" in shown
+        assert "b8t4-w2048 (only one)" in shown
+        assert "no other preset has a vote there" in shown
+        own = next(row for row in shown.splitlines() if "13 of 16 points" in row and "b8t4-w2048" in row)
+        assert "reference" in own
+        assert "passed 4 of 5 of core-5, fewer than others" in shown
 
 
 async def test_recommend_before_anything_is_measured_says_so() -> None:
