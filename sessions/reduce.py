@@ -84,7 +84,11 @@ def _started(state: SessionState, e: ev.SessionStarted) -> SessionState:
         presets={p.name: PresetState(preset=p) for p in e.presets},
         cells={k.text: CellState(key=k) for k in e.cells},
     )
-    return _news(state, e, "info", f"{len(e.presets)} presets, {len(e.cells)} cells planned")
+    return _news(state, e, "info", f"{_count(len(e.presets), 'preset')}, {_count(len(e.cells), 'cell')} planned")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:

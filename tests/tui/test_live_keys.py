@@ -17,6 +17,7 @@ from tui.screens.live import Live
 from tui.screens.presets import Presets
 from tui.screens.recommend import Recommend
 from tui.screens.sessions import Sessions
+from tui.spectop import SpectopApp
 
 
 async def test_the_first_two_lines_say_whether_it_is_safe_and_what_happens() -> None:
@@ -357,3 +358,58 @@ async def test_dangerous_commands_of_the_palette_ask_too() -> None:
         command.callback()
         await until(pilot, lambda: isinstance(app.screen, Ask))
         assert source.commands == []
+
+
+def keys_of(app: SpectopApp) -> str:
+    return panel_text(app, "keys")
+
+
+async def test_the_key_line_offers_only_what_does_something_now() -> None:
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source, (160, 45)) as (app, pilot):
+        assert {"1-9 preset", "p pause", "x stop", "d detach"} <= {k.strip() for k in keys_of(app).split("  ")}
+        source.lose("the engine (process 4711) is gone")
+        await until(pilot, lambda: "ENGINE LOST" in screen_text(app))
+        for gone in ("preset ", "pause", "skip", "note", "stop", "detach"):
+            assert gone not in keys_of(app)
+        assert "l log" in keys_of(app)
+
+
+async def test_a_pause_that_is_still_to_come_is_taken_back_by_p() -> None:
+    source = s.Scripted.of(s.mid_sweep())
+    async with running(source, (120, 40)) as (app, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: len(source.commands) == 1)
+        asked = s.ev.CommandReceived(t=2000, at=s.at(2000), command="pause", argument="")
+        source.send(reduce_all([asked], app.facts.state))
+        await until(pilot, lambda: "will pause after it (p takes it back)" in screen_text(app))
+        await pilot.press("p")
+        await until(pilot, lambda: len(source.commands) == 2)
+        assert [c.name for c in source.commands] == ["pause", "resume"]
+
+
+async def test_a_note_is_refused_before_it_is_typed() -> None:
+    async with running(s.Scripted.of(s.finished(), live=False)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, lambda: "nothing to command" in screen_text(app))
+        assert isinstance(app.screen, Live)
+
+
+async def test_only_the_newest_notice_is_shown_in_two_lines_at_most() -> None:
+    async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
+        app.tell("the first of them")
+        app.tell("long " * 200, "error")
+        await until(pilot, lambda: "long long" in screen_text(app))
+        await until(pilot, lambda: "the first of them" not in screen_text(app))
+        assert sum("long long" in row for row in screen_text(app).splitlines()) <= 2
+        assert len(app._notifications) == 1
+
+
+async def test_a_question_wraps_its_words_at_80_columns() -> None:
+    async with running(s.Scripted.of(s.mid_sweep())) as (app, pilot):
+        words = "b8t4-w2048/4096x32/t0/r1 is measured again; its figures are kept until then, and no longer."
+        app.push_screen(Ask("Sure?", [words], [("y", "yes"), ("n", "no")], app.facts.glyphs))
+        await until(pilot, lambda: "no longer." in screen_text(app))
+        shown = screen_text(app)
+        assert "figures are" in shown
+        assert " n   no" in shown

@@ -34,11 +34,11 @@ def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
     head = [Span(heading, "head")]
     if history:
         head.append(Span(f"{'last minute'[:history]:<{history}}  ", "head"))
-    notes = [facts.last_seen] if facts.last_seen else []
-    if sample.source == "simulated":
-        notes.append("simulated")
-    head.append(Span("flags", "head"))
-    head.append(Span(f" ({', '.join(notes)})" if notes else "", "muted"))
+    if facts.last_seen:
+        head.append(Span(facts.last_seen, "warn"))
+    else:
+        head.append(Span("flags", "head"))
+        head.append(Span(" (simulated)" if sample.source == "simulated" else "", "muted"))
     out: list[Line] = [tuple(head)]
     for i, reading in enumerate(readings[:room]):
         out.append(_row(facts, i, reading, cells, history))
@@ -67,7 +67,7 @@ def _row(facts: Facts, place: int, r: GpuReading, cells: int, history: int) -> L
         return line(index, Span(f"{g.failed} LOST, {words}{note}", "bad"))
     spans = [
         index,
-        Span(bar(r.utilisation, _bar_cells(cells), g), "graph"),
+        Span(bar(r.utilisation, _bar_cells(cells), g), "muted" if facts.over else "graph"),
         Span(right("-" if r.utilisation is None else f"{r.utilisation * 100:.0f} %", 6, g)),
         Span(f" {gib(r.memory_used_bytes):>6} /{gib(r.memory_total_bytes):>5}", ""),
         Span(f"  {number(r.power_w, 0):>5} /{number(r.power_limit_w, 0):>4}"),

@@ -144,6 +144,8 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         return words + _pending_words(facts), role
     if state.phase in ("reconfiguring", "probing", "checking") and state.current_preset:
         preset = state.presets.get(state.current_preset)
+        if preset is not None and preset.status == "not-in-effect":
+            return f"{plain_text(state.current_preset, g)} could not be put in effect", "bad"
         words = f"{words} to {plain_text(state.current_preset, g)}" if state.phase == "reconfiguring" else words
         since = preset.switching_since_t if preset else None
         if since is not None:

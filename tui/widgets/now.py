@@ -7,7 +7,7 @@ from tui.draw import Line, Span, line, title
 from tui.graph import area, by_time
 from tui.metrics import THROUGHPUT
 from tui.view import Facts
-from tui.words import cut, number, plain_text, right, share, with_interval
+from tui.words import cut, number, plain_text, right, share, width, with_interval
 
 WINDOW_S = 60.0
 """Seconds of history that the graphs show."""
@@ -75,10 +75,13 @@ def best_here(facts: Facts, cells: int) -> Line:
         words = "next here "
     else:
         words = "best here "
+    words = words if cells >= 34 else words.replace("here ", "")
     of = {n: at.estimate(THROUGHPUT.estimate) if (at := point_cells(facts, n, *point)) else None for n in rates}
     lead, half, noise = lead_over(of[best], of[facts.preset_name])
     figure = with_interval(lead, half, g, sign=True)
     tail = f" {g.same} noise" if noise else " %"
+    if len(words) + len(figure) + len(tail) + min(12, width(best)) >= cells:
+        figure = with_interval(lead, None, g, sign=True)
     name = cut(plain_text(best, g), max(4, cells - len(words) - len(figure) - len(tail) - 1), g)
     role = "muted" if noise else "good" if (lead or 0) > 0 else ""
     return line(Span(words, "muted"), Span(name, "strong"), Span(f" {figure}{tail}", role))

@@ -47,8 +47,8 @@ def _chip(facts: Facts, number: int, preset: PresetState, longest: int) -> list[
     key = str(number) if number <= 9 else " "
     looked_at = preset.preset.name == facts.preset_name
     sign, role = {
-        "in-effect": (g.on, "good"),
-        "switching": (g.running, "accent"),
+        "in-effect": (g.off, "muted") if facts.over else (g.on, "good"),
+        "switching": (f"{g.failed} broken off", "warn") if facts.over else (g.running, "accent"),
         "done": (g.good, "good"),
         "not-in-effect": (f"{g.failed} not in effect", "bad"),
         "skipped": (f"{g.skipped} skipped", "muted"),

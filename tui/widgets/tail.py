@@ -6,7 +6,7 @@ from sessions.state import News
 from tui.draw import Line, Span, line, line_width, title
 from tui.view import Facts
 from tui.widgets.head import resume_command
-from tui.words import clock, plain_text, time_of_day, wrapped
+from tui.words import clock, plain_text, time_of_day, width, wrapped
 
 LEVELS = ("info", "good", "warning", "error")
 _ROLES = {"info": "", "good": "good", "warning": "warn", "error": "bad"}
@@ -44,14 +44,14 @@ def next_step(facts: Facts, cells: int) -> list[Line]:
     state, g = facts.state, facts.glyphs
     if state.status == "finished":
         session = plain_text(state.session or "last", g)
-        words = f"R recommends, C compares; spectop report {session} -o r.html"
+        steps = ["R recommends, C compares", f"report: spectop report {session} -o r.html"]
     elif facts.over and not facts.view.lost:
-        words = f"go on: {plain_text(resume_command(state), g)}"
+        steps = [f"go on: {plain_text(resume_command(state), g)}"]
     else:
         return []
-    return [
-        line(Span(f" {g.arrow if i == 0 else ' '} {row}", "strong")) for i, row in enumerate(wrapped(words, cells - 4))
-    ]
+    if width("; ".join(steps)) <= cells - 4:
+        steps = ["; ".join(steps)]
+    return [line(Span(f" {g.arrow} {row}", "strong")) for step in steps for row in wrapped(step, cells - 4)]
 
 
 def wanted_news(facts: Facts) -> list[News]:
