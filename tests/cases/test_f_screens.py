@@ -193,7 +193,7 @@ def test_f93_states_are_told_by_signs_and_words_in_every_environment(env: dict[s
     assert glyphs.waiting in matrix
     assert "+92" in against
     assert refused.count(f"{glyphs.failed}") == 16
-    assert "no effect" in refused
+    assert "unproven" in refused
     assert "NOT in effect" in text_of(draw_head(Facts(state=broken, glyphs=glyphs), 80, 2))
 
 
