@@ -54,11 +54,10 @@ def spread_lines(facts: Facts, values: Sequence[float], cells: int) -> list[Line
     ]
     first, last = number(low), number(high)
     out.append(line(Span(f"  {left(first, width - len(last), g)}{last}", "muted")))
-    marks = "  ".join(
-        f"{name} {number(quantile(ordered, at))}" for name, at in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
-    )
-    worst = "" if len(ordered) >= 100 else f"  (fewer than 100 values: maximum {number(ordered[-1])})"
-    out.append(line(Span(f"  {marks}{worst}")))
+    few = len(ordered) < 100
+    places = (("p50", 0.5), ("p90", 0.9), ("maximum", 1.0) if few else ("p99", 0.99))
+    marks = "  ".join(f"{name} {number(quantile(ordered, at))}" for name, at in places)
+    out.append(line(Span(f"  {marks}{'  (fewer than 100 values: no p99)' if few else ''}")))
     return out
 
 

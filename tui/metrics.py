@@ -43,10 +43,10 @@ THROUGHPUT = Metric(
     estimate=points.THROUGHPUT,
 )
 PER_USER = Metric(name="t/s user", words="median decode speed of one user's stream", estimate=points.PER_USER)
-TTFT_P50 = Metric(name="TTFT p50", words="median time to the first token, ms", estimate=points.TTFT, scale=1000)
+TTFT_P50 = Metric(name="TTFT p50 ms", words="median time to the first token", estimate=points.TTFT, scale=1000)
 TTFT_P99 = Metric(
-    name="TTFT p99",
-    words="99th percentile of the time to the first token, ms; the maximum (<) with fewer than 100 requests",
+    name="TTFT p99 ms",
+    words="99th percentile of the time to the first token; with fewer than 100 requests its maximum, signed ^",
     estimate=_P99,
     scale=1000,
 )

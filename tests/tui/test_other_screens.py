@@ -81,6 +81,7 @@ async def test_a_cell_shows_its_figures_marks_and_requests(tmp_path: Path) -> No
         assert "few-samples: 16 requests: p99 is the maximum" in shown
         assert "time to first token, ms · 8 values" in shown
         assert "accepted drafts a step" in shown
+        assert "(fewer than 100 values: no p99)" in shown
         assert "http_5xx: HTTP 500: [/bin/x] broke" in shown
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: "b16t4-w2048 · 60 tokens" in screen_text(app))

@@ -101,8 +101,8 @@ def help_lines(keys: list[tuple[str, str]], cells: int, glyphs: Glyphs) -> list[
         (glyphs.same, "no difference that noise would not cover"),
         (glyphs.hot, "look at this"),
         (f"170.2 {glyphs.pm}1.1", "a figure with half of its 95 % interval"),
-        (glyphs.heat, "low to high within the matrix; the last is the best"),
-        ("<84", "a maximum in place of a percentile: too few requests"),
+        (glyphs.heat, "worst to best within the matrix (for times and energy the best is the least)"),
+        ("84^", "a maximum in place of a percentile: fewer than 100 requests"),
     )
     out += [line(Span(f" {left(sign, 12, glyphs)}", "strong"), Span(words)) for sign, words in signs]
     out += [

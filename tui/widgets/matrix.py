@@ -92,7 +92,7 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
     found = {(c, n): shown(facts, name, c, n) for c in state.contexts for n in state.concurrencies}
     values = [s.value for s in found.values() if s.value is not None]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    out: list[Line] = [_title(facts, cells)] if at.titled else []
+    out: list[Line] = [_title(facts, at, cells)] if at.titled else []
     out.append(_heading(facts, at))
     point = facts.point
     for context in at.contexts:
@@ -110,11 +110,14 @@ def draw_matrix(facts: Facts, cells: int, rows: int) -> list[Line]:
     return out
 
 
-def _title(facts: Facts, cells: int) -> Line:
+def _title(facts: Facts, at: Grid, cells: int) -> Line:
     g = facts.glyphs
     words = f" {facts.metric.name} {g.dot} {plain_text(facts.preset_name, g)}"
     if len(facts.state.temperatures) > 1:
         words += f" {g.dot} temperature {facts.temperature:g}"
+    below = [m.name for m in (ACCEPTANCE, TTFT_P99) if m is not facts.metric]
+    if at.lines == 2:
+        words += f" {g.dot} below: {f' {g.dot} '.join(below)}"
     return title(words, cells - 1, g)
 
 
@@ -154,7 +157,7 @@ def _cell(
     elif cell.value is not None:
         text = with_interval(cell.value, cell.half if at.intervals else None, g, sign=metric.relative)
         if cell.at_most:
-            text = f"<{text}"
+            text = f"{text}^"
         good = cell.value if metric.higher_is_better else low + high - cell.value
         sign, level = heat(good, low, high, g)
         role = f"heat{level}"
@@ -195,10 +198,10 @@ def _live(facts: Facts, room: int) -> str:
 
 def _below(facts: Facts, preset: str, context: int, concurrency: int, cells: int, after: int) -> str:
     accept = shown(facts, preset, context, concurrency, ACCEPTANCE).value
-    wait = shown(facts, preset, context, concurrency, TTFT_P99).value
+    wait = shown(facts, preset, context, concurrency, TTFT_P99)
     parts = []
     if accept is not None and facts.metric is not ACCEPTANCE:
-        parts.append(f"a {accept:.2f}")
-    if wait is not None and facts.metric is not TTFT_P99:
-        parts.append(f"{wait / 1000:.2f} s" if wait >= 1000 else f"{wait:.0f} ms")
-    return right(" ".join(parts), cells - after, facts.glyphs) + " " * after
+        parts.append(f"{accept:.2f}")
+    if wait.value is not None and facts.metric is not TTFT_P99:
+        parts.append(f"{wait.value:.0f}{'^' if wait.at_most else ''}")
+    return right(f" {facts.glyphs.dot} ".join(parts), cells - after, facts.glyphs) + " " * after
