@@ -68,7 +68,7 @@ def test_the_lower_of_two_waits_is_the_better_one() -> None:
 def test_a_p99_that_is_a_maximum_is_signed() -> None:
     lines = text(facts(s.mid_sweep(), metric=3, point=(8192, 64))).splitlines()
     assert "^" in lines[1]
-    assert lines[1].count("<") == 2
+    assert lines[1].count("^") == 2
 
 
 def test_against_the_reference_in_percent_with_the_interval_of_the_quotient() -> None:
