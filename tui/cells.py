@@ -11,6 +11,8 @@ from tui.view import Facts
 
 LIVE_S = 5.0
 """Seconds of a running cell that its live rates are the mean of."""
+SETTLING_S = 1.0
+"""Seconds at the beginning of the steady part whose rates still reach back into the ramp."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ def live_rates(facts: Facts) -> tuple[float | None, float | None]:
     if running is None or running.started_t is None:
         return None, None
     points = [p for p in facts.state.history if p.steady and p.t >= running.started_t]
-    points = [p for p in points if p.t > points[-1].t - LIVE_S]
+    points = [p for p in points if points[0].t + SETTLING_S <= p.t > points[-1].t - LIVE_S]
     return _mean([p.tok_s for p in points]), _mean([p.acceptance_length for p in points])
 
 

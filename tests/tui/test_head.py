@@ -96,6 +96,9 @@ def test_simulated_gpus_away_with_their_server_are_not_lost() -> None:
     gone = replace(sample, gpus=tuple(s.GpuReading(index=g.index, state="absent") for g in sample.gpus))
     f = facts([*events, ev.GpusSampled(t=1900.0, at=s.at(1900), sample=gone)])
     assert text_of(draw_gpus(f, 80, 9)) == " gpu  simulated GPUs: no reading while the server restarts"
+    first = replace(gone, gpus=(), problem="simulated GPUs: connection refused")
+    f = facts([*events, ev.GpusSampled(t=1900.0, at=s.at(1900), sample=first)])
+    assert text_of(draw_gpus(f, 80, 9)) == " gpu  simulated GPUs: no reading while the server restarts"
     real = replace(gone, source="nvml")
     f = facts([*events, ev.GpusSampled(t=1900.0, at=s.at(1900), sample=real)])
     assert text_of(draw_gpus(f, 80, 9)).count("LOST") == 8

@@ -19,11 +19,11 @@ def draw_gpus(facts: Facts, cells: int, rows: int) -> list[Line]:
     g, sample = facts.glyphs, facts.state.gpus
     if sample is None:
         return [line(Span(" gpu  no reading yet", "muted"))]
-    if sample.problem and not sample.gpus:
-        return [line(Span(" gpu  ", "muted"), Span(plain_text(sample.problem, g), "warn"))]
     if gpus_away(facts):
         when = facts.last_seen or "while the server restarts"
         return [line(Span(" gpu  ", "muted"), Span(f"simulated GPUs: no reading {when}", "muted"))]
+    if sample.problem and not sample.gpus:
+        return [line(Span(" gpu  ", "muted"), Span(plain_text(sample.problem, g), "warn"))]
     readings = list(sample.gpus)
     room = rows - 1
     if len(readings) > room and cells >= 76:

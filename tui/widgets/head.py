@@ -109,6 +109,7 @@ def _happening(facts: Facts, cells: int) -> Line:
         words = next((t for t in texts if width(t) < cells), step)
         return fit(line(Span(f" {words}", "bad")), cells, g)
     words, role = _phase_words(facts)
+    words += _pending_words(facts)
     times = next((t for t in _times(facts) if len(t) + width(words) + 3 <= cells), _times(facts)[-1])
     running = facts.running
     amount: Line = ()
@@ -130,7 +131,8 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         return _end_words(facts)
     if state.phase == "paused":
         why = f": {plain_text(state.phase_words, g)}" if state.phase_words else ""
-        return f"{words}{why} {g.dot} p goes on", role
+        step = "" if "press p" in why else f" {g.dot} p goes on"
+        return f"{words}{why}{step}", role
     if state.phase in ("measuring", "warming") and running is not None:
         key = running.key
         words += f" {key.context} {g.times} {key.concurrency}"
@@ -141,7 +143,7 @@ def _phase_words(facts: Facts) -> tuple[str, str]:
         if running.progress is not None and running.progress.phase != "steady":
             part = running.progress.phase
             words += f" {g.dot} {part}" if (state.phase, part) != ("warming", "warmup") else ""
-        return words + _pending_words(facts), role
+        return words, role
     if state.phase in ("reconfiguring", "probing", "checking") and state.current_preset:
         preset = state.presets.get(state.current_preset)
         if preset is not None and preset.status == "not-in-effect":

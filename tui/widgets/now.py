@@ -7,7 +7,7 @@ from tui.draw import Line, Span, line, title
 from tui.graph import area, by_time
 from tui.metrics import THROUGHPUT
 from tui.view import Facts
-from tui.words import cut, number, plain_text, right, share, width, with_interval
+from tui.words import cut, decimals, number, plain_text, right, share, width, with_interval
 
 WINDOW_S = 60.0
 """Seconds of history that the graphs show."""
@@ -34,7 +34,8 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
         ("accept", [p.acceptance_length for p in state.history], accept),
     )
     for name, values, newest in series:
-        last = newest if running else next((v for v in reversed(values) if v is not None), None)
+        steady = [v for p, v in zip(state.history, values, strict=True) if p.steady and v is not None]
+        last = newest if running else steady[-1] if steady else None
         for i, row in enumerate(area(by_time(times, values, WINDOW_S, dots), graph_cells, each, g)):
             figure = right(number(last) if i == 0 else "", 6, g)
             out.append(line(Span(f"{name if i == 0 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}")))
@@ -81,7 +82,7 @@ def best_here(facts: Facts, cells: int) -> Line:
     figure = with_interval(lead, half, g, sign=True)
     tail = f" {g.same} noise" if noise else " %"
     if len(words) + len(figure) + len(tail) + min(12, width(best)) >= cells:
-        figure = with_interval(lead, None, g, sign=True)
+        figure = f"{lead:+.{decimals(lead, half)}f}" if lead is not None else g.absent
     name = cut(plain_text(best, g), max(4, cells - len(words) - len(figure) - len(tail) - 1), g)
     role = "muted" if noise else "good" if (lead or 0) > 0 else ""
     return line(Span(words, "muted"), Span(name, "strong"), Span(f" {figure}{tail}", role))
