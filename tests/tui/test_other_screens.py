@@ -89,6 +89,17 @@ async def test_a_cell_shows_its_figures_marks_and_requests(tmp_path: Path) -> No
         await until(pilot, lambda: "b8t4-w2048 · 60 tokens × 8 users" in screen_text(app))
 
 
+async def test_no_figure_of_a_cell_is_cut_in_a_narrow_terminal() -> None:
+    async with running(s.Scripted.of(s.mid_sweep()), (80, 60)) as (app, pilot):
+        app.look(point=(1024, 64))
+        await pilot.press("enter")
+        await until(pilot, lambda: "accepted drafts a step" in screen_text(app))
+        shown = panel_text(app, "page")
+        assert "95 %: 1928.1 to 1971.0" in shown
+        assert "95 %: 4.20 to 4.28  from per-request" in shown
+        assert "…" not in shown
+
+
 async def test_a_cell_that_failed_says_why_with_the_first_message() -> None:
     events = s.mid_sweep()
     failed = s.key("b8t4-w2048", 4096, 64)
@@ -247,6 +258,15 @@ async def test_evals_show_verdicts_the_code_that_was_taken_and_the_output(tmp_pa
         assert "return a - b" in screen_text(app)
         await pilot.press("left")
         await until(pilot, lambda: "none is the reference" in screen_text(app))
+
+
+async def test_a_lossless_check_that_was_not_made_is_said_once_and_why() -> None:
+    events = [e for e in s.finished() if not isinstance(e, s.ev.LosslessEnded)]
+    async with running(s.Scripted.of(events), (120, 40)) as (app, pilot):
+        await pilot.press("E", "L")
+        await until(pilot, lambda: "no lossless check under this preset" in screen_text(app))
+        assert "lossless_prompts = 0 in the sweep" in screen_text(app)
+        assert "no differences" not in screen_text(app)
 
 
 async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class Evals(ListedScreen):
         facts, g = self.facts, self.facts.glyphs
         summary = facts.preset.lossless if facts.preset else None
         differences = [d for d in summary.differences if not d.identical] if summary else []
-        head = [line(Span("  no lossless check under this preset", "muted"))]
+        why = "lossless_prompts = 0 in the sweep" if facts.state.lossless_prompts == 0 else "not made yet"
+        head = [line(Span(f"  no lossless check under this preset: {why}", "muted"))]
         if summary is not None:
             words = f"  {summary.identical} of {summary.compared} texts identical to {plain_text(summary.reference, g)}"
             if summary.median_first_difference is not None:
@@ -89,7 +90,7 @@ class Evals(ListedScreen):
             line(Span(f" prompt {d.prompt:>3}  first difference at token {d.first_difference}")) for d in differences
         ]
         keys = [str(d.prompt) for d in differences]
-        self.listing.set_rows(head, rows, keys, empty="no differences")
+        self.listing.set_rows(head, rows, keys, empty="no differences" if summary else "")
         chosen = next((d for d in differences if str(d.prompt) == self.listing.chosen), None)
         self.page.set_lines(difference_lines(facts, chosen, self.page.size.width) if chosen else ())
 

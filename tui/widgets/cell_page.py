@@ -11,10 +11,11 @@ from sessions.state import CellState
 from tui.cells import point_cells
 from tui.distributions import decode_speeds, spread_lines, timeline
 from tui.draw import Line, Span, line, title
+from tui.glyphs import Glyphs
 from tui.graph import bar
 from tui.metrics import MARK_LETTERS
 from tui.view import Facts
-from tui.words import duration, english, gib, left, number, plain_text, right, share, with_interval, wrapped
+from tui.words import duration, english, gib, left, number, plain_text, right, share, width, with_interval, wrapped
 
 REQUESTS_SHOWN = 200
 FAILURES_SHOWN = 20
@@ -34,7 +35,7 @@ def draw_cell(facts: Facts, records: Sequence[RequestRecord] | None, cells: int)
         return [line(Span(" no such cell", "muted"))]
     out: list[Line] = []
     for cell in at.cells:
-        out.extend(_status(facts, cell))
+        out.extend(_status(facts, cell, cells))
     out.append(())
     if at.figures:
         out.extend(_figures(facts, at.figures, cells))
@@ -50,7 +51,7 @@ def draw_cell(facts: Facts, records: Sequence[RequestRecord] | None, cells: int)
     return out
 
 
-def _status(facts: Facts, cell: CellState) -> list[Line]:
+def _status(facts: Facts, cell: CellState, cells: int) -> list[Line]:
     g = facts.glyphs
     sign, role = {
         "measured": (g.good, "good"),
@@ -65,9 +66,9 @@ def _status(facts: Facts, cell: CellState) -> list[Line]:
     if cell.ended_t is not None and cell.started_t is not None:
         words += f", took {duration(cell.ended_t - cell.started_t)}"
     spans = [Span(f" {sign} ", role), Span(f"repetition {cell.key.repetition} ", "strong"), Span(words, role)]
-    if cell.reason:
-        spans.append(Span(f": {plain_text(cell.reason, g, 600)}", role))
     out = [line(*spans)]
+    if cell.reason:
+        out.extend(line(Span(f"   {row}", role)) for row in wrapped(plain_text(cell.reason, g, 600), cells - 4))
     if cell.progress is not None:
         p = cell.progress
         of = f" of {p.total}" if p.total is not None else ""
@@ -118,14 +119,19 @@ def _figures(facts: Facts, figures: Sequence[CellFigures], cells: int) -> list[L
     rows.append(("client", f"loop lag p99 {number(lag)} ms", f"CPU {share(f.client.cpu_share)}"))
     out = [title(" figures", cells, g)]
     for name, text, extra in rows:
-        out.append(
-            line(
-                Span(f" {left(name, 25, g)}", "muted"),
-                Span(left(text, 34, g)),
-                Span(f" {extra}" if extra else "", "muted"),
-            )
-        )
+        out.extend(_row(name, text, extra, cells, g))
     return out
+
+
+def _row(name: str, text: str, extra: str, cells: int, g: Glyphs) -> list[Line]:
+    """Returns a figure and what is said of it: beside it where there is room, else below; neither is ever cut."""
+    head = Span(f" {left(name, 25, g)}", "muted")
+    if not extra:
+        return [line(head, Span(text))]
+    column = 34 if cells >= 100 else 25
+    if width(text) <= column and 26 + column + 1 + width(extra) <= cells:
+        return [line(head, Span(left(text, column, g)), Span(f" {extra}", "muted"))]
+    return [line(head, Span(text)), *(line(Span(f"{' ' * 28}{row}", "muted")) for row in wrapped(extra, cells - 28))]
 
 
 def _percentiles(p: Percentiles) -> str:
@@ -144,7 +150,8 @@ def _marks(facts: Facts, cells_of: Sequence[CellState], cells: int) -> list[Line
             letter = MARK_LETTERS.get(mark.kind, "?")
             rep = f" (rep {cell.key.repetition})" if len(cells_of) > 1 else ""
             words = f"{mark.kind.value}{rep}: {plain_text(mark.reason, g, 600)}"
-            lines.append(line(Span(f" {letter} ", "warn"), Span(words)))
+            for i, row in enumerate(wrapped(words, cells - 4)):
+                lines.append(line(Span(f" {letter if i == 0 else ' '} ", "warn"), Span(row)))
     if not lines:
         return []
     return [title(" marks: reasons to doubt these figures", cells, g), *lines, ()]
@@ -211,7 +218,7 @@ def _accepted(facts: Facts, figures: Sequence[CellFigures], cells: int) -> list[
         return []
     out = [
         title(
-            f" accepted drafts a step {g.dot} {steps:,} steps {g.dot} share, and share that accepts as many or more",
+            f" accepted drafts a step {g.dot} {steps:,} steps {g.dot} share, and share of as many or more",
             cells,
             g,
         )
