@@ -23,8 +23,11 @@ setup: $(VENV)/.ready
 demo: setup
 	@$(BIN)/spectop demo
 
+# Tests mostly wait for processes, so three run at once on two cores; `make test JOBS=1` runs them in order.
+JOBS ?= 3
+
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 lint: setup
 	$(BIN)/ruff format --check .
