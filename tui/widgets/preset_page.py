@@ -10,7 +10,7 @@ from tui.metrics import ACCEPTANCE, THROUGHPUT
 from tui.view import Facts
 from tui.widgets.head import effect_words, proved_by
 from tui.widgets.steps import asked_lines
-from tui.words import duration, english, left, number, plain_text, right, share, time_of_day, wrapped
+from tui.words import duration, english, left, number, plain_text, right, share, time_of_day, width, wrapped
 
 
 def best_of(facts: Facts, name: str) -> tuple[float | None, float | None]:
@@ -88,26 +88,33 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
     """Returns everything about one preset: what was asked, what was found, the steps, evals, notes."""
     g = facts.glyphs
     out = [title(f" {plain_text(preset.preset.name, g)}", cells, g)]
-    out.append(line(Span(" asks for  ", "muted"), Span(plain_text(settings_words(preset.preset), g, 600))))
+    out += _told("asks for", plain_text(settings_words(preset.preset), g, 600), cells)
     if preset.preset.notes:
-        out.append(line(Span(" notes     ", "muted"), Span(plain_text(preset.preset.notes, g, 600))))
+        out += _told("notes", plain_text(preset.preset.notes, g, 600), cells)
     if preset.reason:
         for i, row in enumerate(wrapped(plain_text(preset.reason, g, 600), cells - 4)):
             out.append(line(Span(f" {' ' if i else g.hot} {row}", "bad")))
     if words := _past_words(facts, preset):
-        out.append(line(Span(" effect    ", "muted"), Span(words)))
+        out += _told("effect", words, cells)
     proof = preset.proof
     if proof is not None:
         words = proved_by(proof) or "nothing read back"
-        out.append(line(Span(" proof     ", "muted"), Span(f"{words}, took {duration(proof.took_s)}")))
+        out += _told("proof", f"{words}, took {duration(proof.took_s)}", cells)
         for s in shown_proof(preset.preset, proof).settings:
             mark = Span(f"   {g.good if s.ok else g.failed} ", "good" if s.ok else "bad")
             found = plain_text(s.found, g) if s.found is not None else "nothing"
             words = f"{left(plain_text(s.setting, g), 18, g)} asked {plain_text(s.asked, g)}, found {found}"
-            out.append(line(mark, Span(words), Span(f"  {plain_text(s.source, g)}", "muted")))
+            source = plain_text(s.source, g)
+            if 5 + width(words) + 2 + width(source) <= cells:
+                out.append(line(mark, Span(words), Span(f"  {source}", "muted")))
+                continue
+            first, *others = wrapped(words, cells - 6)
+            out.append(line(mark, Span(first)))
+            out += [line(Span(f"       {row}")) for row in others]
+            out += [line(Span(f"       {row}", "muted")) for row in wrapped(source, cells - 8)]
         if proof.instance:
             told = ", ".join(f"{k} {v}" for k, v in proof.instance.items())
-            out.append(line(Span(" instance  ", "muted"), Span(plain_text(told, g, 300))))
+            out += _told("instance", plain_text(told, g, 300), cells)
     for step in preset.steps:
         took = None if step.started_t is None or step.ended_t is None else step.ended_t - step.started_t
         sign, role = {"done": (g.good, "good"), "failed": (g.failed, "bad"), "running": (g.running, "accent")}.get(
@@ -130,25 +137,23 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
         words = f"{plain_text(e.problem_set, g)}: {e.passed} of {judged} passed"
         if e.pass_at_1_ci95 is not None:
             words += f", pass@1 {share(e.pass_at_1)} ({share(e.pass_at_1_ci95[0])} to {share(e.pass_at_1_ci95[1])})"
-        out.append(line(Span(" eval      ", "muted"), Span(words), Span(f"  in {e.sandbox}", "muted")))
+        out += _told("eval", f"{words}, in {e.sandbox}", cells)
     if (same := preset.lossless) is not None:
         words = f"{same.identical} of {same.compared} greedy texts identical to {plain_text(same.reference, g)}"
         if same.of_the_reference:
             words = f"the reference: its {english(same.compared, 'greedy text')} are what the others' are held against"
-        out.append(line(Span(" lossless  ", "muted"), Span(words, "bad" if same.diverged else "")))
+        out += _told("lossless", words, cells, "bad" if same.diverged else "")
     for suspicion in facts.state.suspicions:
         if suspicion.preset in (None, preset.preset.name):
-            out.append(
-                line(
-                    Span(f" {g.hot} suspect the {suspicion.suspect}: ", "warn"),
-                    Span(plain_text(suspicion.words, g, 600)),
-                )
-            )
-            out.append(
-                line(
-                    Span(
-                        f"   {plain_text(suspicion.evidence, g, 600)}; {plain_text(suspicion.look_at, g, 600)}", "muted"
-                    )
-                )
-            )
+            told = f"suspect the {suspicion.suspect}: {plain_text(suspicion.words, g, 600)}"
+            for i, row in enumerate(wrapped(told, cells - 4)):
+                out.append(line(Span(f" {' ' if i else g.hot} {row}", "warn")))
+            told = f"{plain_text(suspicion.evidence, g, 600)}; {plain_text(suspicion.look_at, g, 600)}"
+            out += [line(Span(f"   {row}", "muted")) for row in wrapped(told, cells - 4)]
     return out
+
+
+def _told(label: str, words: str, cells: int, role: str = "") -> list[Line]:
+    """Returns words behind their label, on as many lines as they need."""
+    rows = wrapped(words, cells - 12)
+    return [line(Span(f" {'' if i else label:<10}", "muted"), Span(row, role)) for i, row in enumerate(rows)]
