@@ -13,6 +13,7 @@ from tui.draw import text_of
 from tui.view import Facts, View
 from tui.widgets.gpus import draw_gpus
 from tui.widgets.head import draw_head
+from tui.widgets.now import draw_now
 from tui.widgets.tail import draw_events
 
 
@@ -110,3 +111,12 @@ def test_an_error_is_told_whole_and_no_figure_is_cut() -> None:
     shown = text_of(draw_events(facts([*s.mid_sweep(), said]), 60, 6))
     assert " ".join(shown.split("✗ ")[1].split()) == words
     assert "0 fa" not in shown
+
+
+def test_no_rate_stands_beside_the_graph_where_no_cell_runs() -> None:
+    running = text_of(draw_now(facts(s.mid_sweep()), 40, 6)).splitlines()
+    assert running[1].split()[-1] == "1683"
+    paused = ev.PhaseChanged(t=1901, at=s.at(1901), phase="paused", preset="b8t4-w2048")
+    rates = text_of(draw_now(facts([*s.mid_sweep(), paused]), 40, 6))
+    assert "last measured minute" in rates
+    assert not any(ch.isdigit() for row in rates.splitlines()[1:3] for ch in row)

@@ -34,10 +34,8 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
         ("accept", [p.acceptance_length for p in state.history], accept),
     )
     for name, values, newest in series:
-        steady = [v for p, v in zip(state.history, values, strict=True) if p.steady and v is not None]
-        last = newest if running else steady[-1] if steady else None
         for i, row in enumerate(area(by_time(times, values, WINDOW_S, dots), graph_cells, each, g)):
-            figure = right(number(last) if i == 0 else "", 6, g)
+            figure = right(number(newest) if i == 0 and running else "", 6, g)
             out.append(line(Span(f"{name if i == 0 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}")))
         if gap:
             out.append(())
