@@ -33,6 +33,7 @@ from sessions.engine.watching import Watch
 from sessions.errors import SessionError, SpectopError
 from sessions.events import AnyEvent, Said, SessionEnded
 from sessions.folder import publish_control, read_info, socket_path
+from sessions.launch import ENGINE_LOG
 from sessions.log import SessionLog
 from sessions.logread import state_of
 from sessions.notify import Notifier, notice_of
@@ -131,10 +132,11 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
             watch.tell_cost()
             recorder.happen(Said(level="info", words=_own_health(lag)))
         except Exception as error:
-            recorder.happen(Said(level="error", words=f"a fault of spectop itself: {error!r}"))
+            words = f"a fault of spectop itself ({type(error).__name__}: {error}); {ENGINE_LOG} says where"
+            recorder.happen(Said(level="error", words=words))
             with contextlib.suppress(Exception):  # the fault is told; leaving the server is all that is left to try
                 await applying.leave()
-            recorder.happen(SessionEnded(status="failed", words=f"a fault of spectop itself: {error!r}"))
+            recorder.happen(SessionEnded(status="failed", words=words))
             raise
         else:
             recorder.happen(SessionEnded(status=ending, words=words))
