@@ -101,7 +101,10 @@ async def _run_cell(port: int, streams: int, workers: int) -> tuple[list[Request
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    return "loadgen.worker" in process.cmdline()
+    try:
+        return "loadgen.worker" in process.cmdline()
+    except psutil.Error:  # a child that has just ended
+        return False
 
 
 def read_by_us(port: int, streams: int, workers: int) -> tuple[Figures, float, WorkerHealth]:

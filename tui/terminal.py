@@ -45,3 +45,15 @@ def end_soon(status: int, grace_s: float = GRACE_S) -> None:
     timer = threading.Timer(grace_s, os._exit, (status,))
     timer.daemon = True
     timer.start()
+
+
+def terminal_size() -> tuple[int, int] | None:
+    """Returns the terminal's size as (columns, rows), or `None` where it cannot be told."""
+    for stream in (sys.__stdout__, sys.__stdin__):
+        try:
+            if stream is not None:
+                columns, rows = os.get_terminal_size(stream.fileno())
+                return columns, rows
+        except (OSError, ValueError):
+            continue
+    return None

@@ -19,7 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 from rich.text import Text
 from textual import work
 from textual.app import App
+from textual.events import Resize
 from textual.filter import LineFilter
+from textual.geometry import Size
 from textual.worker import Worker, WorkerState
 
 from sessions.commands import Command, Reply, Source
@@ -34,7 +36,7 @@ from tui.glyphs import Glyphs, choose
 from tui.pace import FASTEST_S, TICK_S, Pace
 from tui.replaying import how_it_plays
 from tui.screens.base import SpectopScreen
-from tui.terminal import CHECK_S, end_soon, terminal_is_gone
+from tui.terminal import CHECK_S, end_soon, terminal_is_gone, terminal_size
 from tui.theme import ANSI_ROLES, THEMES, role_colours
 from tui.view import Facts, View
 from tui.words import cut, plain_text
@@ -141,6 +143,10 @@ class WatchingApp(App[str]):
     def _look_for_terminal(self) -> None:
         if terminal_is_gone():
             self._end_by_signal(128 + signal.SIGHUP)
+            return
+        size = terminal_size()
+        if size is not None and size != tuple(self.size):  # the last of a storm of resizes was not told
+            self.post_message(Resize(Size(*size), Size(*size)))
 
     async def on_unmount(self) -> None:
         """Gives the source back."""

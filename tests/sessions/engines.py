@@ -117,7 +117,7 @@ class Run:
     async def wait(self) -> int:
         """Waits until the engine's process has ended and returns its status."""
         assert self.engine is not None
-        return await asyncio.to_thread(self.engine.wait, 30)
+        return await asyncio.to_thread(self.engine.wait, 90)
 
     def get(self, path: str) -> Any:
         """Asks the simulated server."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,11 +96,20 @@ def test_write_atomically_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["directory", "file"]
 
 
-def test_socket_path_is_short_private_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """A directory with a short path, as a runtime directory has one."""
+    with tempfile.TemporaryDirectory(prefix="run") as name:
+        yield Path(name)
+
+
+def test_socket_path_is_short_private_and_found_again(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = create(tmp_path / ("deep" * 40), "x", describe_host("x"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     path = socket_path(folder)
-    assert path.parent == tmp_path / "spectop"
+    assert path.parent == runtime / "spectop"
     assert len(os.fsencode(path)) < 100
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert control_of(folder) is None
@@ -109,12 +120,14 @@ def test_socket_path_is_short_private_and_found_again(tmp_path: Path, monkeypatc
     assert len(os.fsencode(socket_path(folder))) < 100
 
 
-def test_socket_path_refuses_a_directory_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    (tmp_path / "spectop").mkdir(mode=0o755)
+def test_socket_path_refuses_a_directory_open_to_others(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    (runtime / "spectop").mkdir(mode=0o755)
     with pytest.raises(SessionError, match="mode 0700"):
         socket_path(tmp_path)
-    (tmp_path / "spectop").rmdir()
-    (tmp_path / "spectop").symlink_to(tmp_path)
+    (runtime / "spectop").rmdir()
+    (runtime / "spectop").symlink_to(tmp_path)
     with pytest.raises(SessionError, match="mode 0700"):
         socket_path(tmp_path)

@@ -238,6 +238,7 @@ async def test_a_stopped_session_is_resumed_and_its_old_end_is_not_taken_for_the
     done = await asyncio.to_thread(spectop, "run", "--resume", run.folder.name, "--headless", sessions=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "session finished: 3 of 3 cells measured" in done.stdout
+    await asyncio.to_thread(wait_for, lambda: lock_holder(run.folder) is None, "the engine ended")
     check_folder(run.folder, {})
     check_end(run.folder, state_of(run.folder))
 
