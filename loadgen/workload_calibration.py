@@ -138,8 +138,9 @@ async def _template_tokens(
 
 async def _fit_to_usage(spec: CellSpec, generator: Generator) -> Calibration:
     """Scale and overhead from the prompt tokens of a short and a long prompt."""
+    short = min(spec.context, SHORT_CONTEXT)  # short prompts have few words, and those are not like the others
     long = max(spec.context, 4 * SHORT_CONTEXT)
-    asked = [_probe(spec, context, Calibration(), i) for i, context in enumerate((SHORT_CONTEXT, long))]
+    asked = [_probe(spec, context, Calibration(), i) for i, context in enumerate((short, long))]
     actual = [await _prompt_tokens(request, generator) for request in asked]
     short_tokens, long_tokens = actual
     if short_tokens is None or long_tokens is None:
