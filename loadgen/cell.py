@@ -187,7 +187,8 @@ class CellRun:
         """Waits before a slot's next request, unless there is to be none."""
         if pause_s > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._enough.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._enough.wait()
 
     async def _arrivals(self, group: asyncio.TaskGroup) -> None:
         """An open loop: requests start when they are due, as long as one of this worker's slots is free."""

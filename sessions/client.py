@@ -93,7 +93,8 @@ class EngineClient:
         self._answers[number] = answer
         self._send(wire.Ask(number, command))
         try:
-            return await asyncio.wait_for(answer, ANSWER_LIMIT_S)
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                return await answer
         except TimeoutError:
             return Reply(ok=False, words=f"the engine did not answer within {ANSWER_LIMIT_S:.0f} s")
         finally:

@@ -75,7 +75,8 @@ class Scheduler:
         if self._idle.is_set():
             return True
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
         except TimeoutError:
             return False
         return True

@@ -122,7 +122,8 @@ class Conductor:
                 self._recorder.happen(PhaseChanged(phase="paused", preset=self.state.current_preset, words=why))
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), DISK_CHECK_S if self._recorder.disk_full else None)
+                async with asyncio.timeout(DISK_CHECK_S if self._recorder.disk_full else None):
+                    await self._woken.wait()
 
     async def _do(self, step: Step) -> bool:
         match step:

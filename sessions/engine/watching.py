@@ -94,7 +94,8 @@ class Watch:
         for _ in range(IDLE_READINGS):
             self._fresh.clear()
             try:
-                await asyncio.wait_for(self._fresh.wait(), 2 * self._interval_s)
+                async with asyncio.timeout(2 * self._interval_s):
+                    await self._fresh.wait()
             except TimeoutError:
                 return
         power = idle_power_w(list(self.gpus), began, self._recorder.now())
@@ -200,7 +201,8 @@ class Watch:
         if self._poller is None:
             return
         try:
-            await asyncio.wait_for(self._fresh.wait(), EDGE_LIMIT_S)
+            async with asyncio.timeout(EDGE_LIMIT_S):
+                await self._fresh.wait()
         except TimeoutError:
             return  # the reading comes when it comes; the window then interpolates from its neighbours
 
@@ -212,7 +214,8 @@ class Watch:
     async def _gauge(self) -> None:
         async with self._gauging:
             try:
-                sample = await asyncio.wait_for(self._gauges.sample(self._recorder.now()), GAUGES_LIMIT_S)
+                async with asyncio.timeout(GAUGES_LIMIT_S):  # Python 3.11's wait_for can lose a cancellation
+                    sample = await self._gauges.sample(self._recorder.now())
             except TimeoutError:
                 return
             before = self.server[-1] if self.server else None
