@@ -154,7 +154,7 @@ def _inputs(body: dict[str, Any]) -> tuple[list[str], bool]:
     text, ids = body.get("text"), body.get("input_ids")
     if isinstance(text, str):
         return [text], False
-    if isinstance(text, list):
+    if isinstance(text, list) and text:
         return [str(one) for one in text], True
     if isinstance(ids, list) and ids and all(isinstance(one, list) for one in ids):
         return [tokenizer.join(one) for one in ids], True
