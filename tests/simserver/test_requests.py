@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.simserver.support import Sim, running
@@ -163,6 +163,7 @@ FIELDS = [
     ),
     body=st.dictionaries(st.sampled_from(FIELDS), ANYTHING, max_size=4),
 )
+@example(path="/generate", body={"text": []})
 def test_no_body_makes_the_server_stumble(parsing_server: Sim, path: str, body: dict[str, Any]) -> None:
     if path == "/v1/chat/completions" and "messages" not in body:
         body["messages"] = [{"role": "user", "content": "Hi"}]
