@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,22 @@ from typing import Any
 import pytest
 
 
+def _is_root() -> str | None:
+    return None if os.geteuid() == 0 else "run by an ordinary user"
+
+
+def _may_mount() -> str | None:
+    asked = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    try:
+        done = subprocess.run(asked, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        return "util-linux is not installed"
+    return None if done.returncode == 0 else f"no mount in a user namespace: {done.stderr.strip()}"
+
+
 def _has_systemd() -> str | None:
-    if os.geteuid() != 0:
-        return "needs root (namespaces with a systemd of their own)"
+    if why := _is_root():
+        return why
     if not Path("/lib/systemd/systemd").exists():
         return "Debian's package systemd is not installed"
     return None if shutil.which("unshare") and shutil.which("nsenter") else "util-linux is not installed"
@@ -38,6 +52,8 @@ PARTS: dict[str, Callable[[], str | None]] = {
     "chromium": _has_command("chromium", "chromium-browser"),
     "cc": _has_command("cc", "gcc"),
     "systemd": _has_systemd,
+    "mount": _may_mount,
+    "root": _is_root,
 }
 
 

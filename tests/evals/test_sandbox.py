@@ -314,8 +314,7 @@ def _as_nobody(pipe: Connection) -> None:
     pipe.send(([level.name for level in levels], results))
 
 
-@needs("bwrap")
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user tests this with every other test")
+@needs("bwrap", "root")
 def test_both_levels_work_for_an_ordinary_user() -> None:
     assert probe_level("landlock").safe  # loads what an ordinary user might not be able to read here
     ours, theirs = multiprocessing.Pipe()

@@ -45,8 +45,7 @@ def test_full_level_stops(attack: Attack, outside: Outside) -> None:
     assert not attempt(level.way, attack, outside)
 
 
-@needs("bwrap")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a uid to drop")
+@needs("bwrap", "root")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_full_level_stops_with_a_mapped_uid(attack: Attack, outside: Outside) -> None:
     way = next(way for way in bwrap_ways() if way.drop_to is None)

@@ -20,6 +20,7 @@ from loadgen.pool import WorkerPool
 from loadgen.records import Generation, GenerationRequest, Message, Outcome, RequestRecord
 from loadgen.spec import CellProgress, CellSpec, Constant, Poisson, Stop, Target, WorkerHealth, Workload
 from tests.loadgen.token_server import TokenServer, token_server
+from tests.needs import needs
 
 LIMIT_S = 30.0
 
@@ -425,7 +426,7 @@ async def test_texts_come_along_where_they_are_kept() -> None:
         assert [text.record.rid for text in seen.texts] == [record.rid for record in seen.records]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may go before others")
+@needs("root")
 async def test_load_processes_go_before_others() -> None:
     async with token_server() as served, pool_for(served) as pool:
         assert (await pool.generate(GenerationRequest(rid="r", text="hi"))).record.valid

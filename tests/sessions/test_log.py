@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,6 +17,7 @@ from sessions.folder import create, describe_host
 from sessions.linefile import LineFile
 from sessions.log import SAMPLES_KEPT_WHILE_FULL, SavedText, SessionLog, lock_holder
 from sessions.logread import read_events
+from tests.needs import needs
 from tests.sessions.made import gpu_sample, make_session, request
 
 
@@ -186,15 +186,7 @@ def test_lines_are_never_lost_or_doubled(tmp_path_factory: pytest.TempPathFactor
     file.close()
 
 
-def _can_mount() -> bool:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return False
-    asked = [unshare, "--user", "--map-root-user", "--mount", "true"]
-    return subprocess.run(asked, check=False, capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(not _can_mount(), reason="this kernel allows no mount in a user namespace")
+@needs("mount")
 def test_a_really_full_disk(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import subprocess, sys

@@ -109,16 +109,7 @@ async def test_an_eval_cut_short_is_run_again_and_counted_once(tmp_path: Path, r
     assert open_table(run.folder, "evals").frame.collect().height == 5
 
 
-def _no_mount() -> str:
-    asked = ["unshare", "--user", "--map-root-user", "--mount", "true"]
-    try:
-        done = subprocess.run(asked, check=False, capture_output=True, text=True)
-    except FileNotFoundError:
-        return "util-linux is not installed"
-    return "" if done.returncode == 0 else f"no mount in a namespace: {done.stderr.strip()}"
-
-
-@pytest.mark.skipif(bool(_no_mount()), reason=_no_mount())
+@needs("mount")
 @pytest.mark.timeout(300)
 def test_a_full_disk_pauses_the_sweep_and_costs_nothing(tmp_path: Path) -> None:
     for name in ("disk", "run", "state"):
