@@ -1,8 +1,9 @@
-"""Other load generators, against the same server in the same run: `python -m benchmarks.peers install aiperf guidellm`.
+"""Other load generators, against the same server in the same run.
 
-Each lives in an environment of its own under `benchmarks/.peers/`, made only when asked for by name, since they bring
-gigabytes along. Without any of them this benchmark says so and does nothing. What a peer did is read from its own
-report; one token is one chunk here, so its output tokens a second are chunks a second.
+`python -m benchmarks.peers install aiperf guidellm sglang` installs those named, each in an environment of its own in
+`benchmarks/.peers/` and only when asked for, since they bring gigabytes along. Without any of them this benchmark says
+so and does nothing. What a peer did is read from its own report; one token is one chunk here, so its output tokens a
+second are chunks a second.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class Peer(msgspec.Struct, frozen=True):
     """A peer: how it is installed, run and read.
 
     Attributes:
-        requirement: for pip.
+        requirements: arguments of `pip install`, one call after the other.
         command: its arguments, from port, streams, tokens an answer, tokenizer and folder.
         read: takes the folder with its report.
     """
 
-    requirement: str
+    requirements: tuple[tuple[str, ...], ...]
     command: Callable[[int, int, int, Path, Path], list[str]]
     read: Callable[[Path], Reported]
 
@@ -87,9 +88,51 @@ def _read_guidellm(folder: Path) -> Reported:
     return Reported(tokens["successful"]["mean"], gaps["successful"]["median"])
 
 
+def _sglang(port: int, streams: int, tokens: int, tokenizer: Path, folder: Path) -> list[str]:
+    return [
+        *("python", "-m", "sglang.benchmark.serving", "--backend", "sglang-oai-chat", "--model", "mock"),
+        *("--base-url", f"http://127.0.0.1:{port}", "--tokenizer", str(tokenizer), "--dataset-name", "random-ids"),
+        *("--num-prompts", str(streams), "--max-concurrency", str(streams), "--random-input-len", "64"),
+        *("--random-output-len", str(tokens), "--random-range-ratio", "1", "--disable-tqdm"),
+        *("--output-file", str(folder / "report.jsonl")),
+    ]
+
+
+def _read_sglang(folder: Path) -> Reported:
+    report = json.loads((folder / "report.jsonl").read_text())
+    return Reported(report["output_throughput"], report["median_itl_ms"])
+
+
+# SGLang's client imports most of its server; what only its kernels need is left out.
+_SGLANG_NEEDS = (
+    *(
+        "torch==2.13.0",
+        "torchvision==0.28.0",
+        "transformers==5.19.0",
+        "aiohttp",
+        "msgspec",
+        "numpy",
+        "orjson",
+        "requests",
+    ),
+    *("tqdm", "datasets", "pillow", "pybase64", "psutil", "pyzmq", "fastapi", "python-multipart", "IPython"),
+    *(
+        "compressed-tensors==0.18.0",
+        "gguf",
+        "mistral_common[image]",
+        "tiktoken",
+        "loguru",
+        "nvidia-ml-py",
+        "scipy",
+        "regex",
+    ),
+    *("apache-tvm-ffi==0.1.11", "accelerate", "pandas", "sentencepiece", "soundfile", "cloudpickle", "dill", "einops"),
+)
+
 PEERS = {
-    "aiperf": Peer("aiperf==0.13.0", _aiperf, _read_aiperf),
-    "guidellm": Peer("guidellm==0.8.1", _guidellm, _read_guidellm),
+    "aiperf": Peer((("aiperf==0.13.0",),), _aiperf, _read_aiperf),
+    "guidellm": Peer((("guidellm==0.8.1",),), _guidellm, _read_guidellm),
+    "sglang": Peer((("--no-deps", "sglang==0.5.23"), _SGLANG_NEEDS), _sglang, _read_sglang),
 }
 
 
@@ -97,7 +140,8 @@ def install(names: list[str]) -> None:
     """Makes the environments of the named peers."""
     for name in names:
         venv.create(HOME / name, with_pip=True)
-        subprocess.run([HOME / name / "bin" / "pip", "install", "--quiet", PEERS[name].requirement], check=True)
+        for requirements in PEERS[name].requirements:
+            subprocess.run([HOME / name / "bin" / "pip", "install", "--quiet", *requirements], check=True)
 
 
 def run_peer(name: str, port: int, streams: int, chunks: int, folder: Path) -> Reported:

@@ -46,6 +46,14 @@ class Picture:
     lost: str = ""
 
 
+def _both(name: str, title: str, words: str, events: list[AnyEvent], *keys: str, lost: str = "") -> list[Picture]:
+    """Returns a screen at the least size and at a rich one."""
+    return [
+        Picture(f"{name}-80x24", title, words, events, SMALL, keys, lost=lost),
+        Picture(f"{name}-160x45", f"{title}: 160x45", "", events, LARGE, keys, lost=lost),
+    ]
+
+
 def pictures() -> list[Picture]:
     """Returns all pictures of the manual, in its order."""
     live = (
@@ -68,21 +76,23 @@ def pictures() -> list[Picture]:
         Picture("live-160x45", "Live, 160x45", "Everything at once.", s.mid_sweep(), LARGE),
         Picture("switching-80x24", "While a preset is put in effect", switching, s.switching(), SMALL),
         Picture("switching-160x45", "The same, 160x45", "The server's log beside it.", s.switching(), LARGE),
-        Picture("not-in-effect", "Not in effect", refused, s.not_in_effect(), SMALL),
-        Picture("question", "A switch asks first", "And says what it costs.", s.mid_sweep(), SMALL, ("4",)),
-        Picture("lost", "The engine lost", "What to do next.", s.mid_sweep(), SMALL, lost="the engine is gone"),
-        Picture("cell-80x24", "A cell, opened", "Figures, marks with their reasons.", s.mid_sweep(), SMALL, cell),
-        Picture("cell-160x45", "The same, 160x45", "Its requests are read from the log.", s.mid_sweep(), LARGE, cell),
-        Picture("presets-80x24", "Presets (P)", "Proof, best figures, pass rates.", s.finished(), SMALL, ("P", "down")),
-        Picture("presets-160x45", "The same, 160x45", "With their settings.", s.finished(), LARGE, ("P", "down")),
-        Picture("evals-80x24", "Evals (E)", "What was taken from an answer, and why.", s.finished(), SMALL, failing),
-        Picture("evals-160x45", "The same, 160x45", "With the run's output.", s.finished(), LARGE, failing),
-        Picture("lossless", "Lossless differences (L)", "Side by side.", s.finished(), MEDIUM, ("E", "left", "L")),
-        Picture("sessions", "Sessions (S)", "Search, open, compare, delete.", s.finished(), MEDIUM, ("S",)),
-        Picture("compare", "Compare (C)", "`=` where noise covers it.", s.finished(), MEDIUM, ("C", "1")),
-        Picture("recommend-80x24", "Recommend (R)", "The policy, and why.", s.finished(), SMALL, ("R",)),
-        Picture("recommend-160x45", "The same, 160x45", "All of it.", s.finished(), LARGE, ("R",)),
-        Picture("help", "Help (?)", "For the screen it was asked from.", s.mid_sweep(), SMALL, ("question_mark",)),
+        *_both("not-in-effect", "Not in effect", refused, s.not_in_effect()),
+        *_both("question", "A switch asks first", "And says what it costs.", s.mid_sweep(), "4"),
+        *_both("lost", "The engine lost", "What to do next.", s.mid_sweep(), lost="the engine is gone"),
+        *_both(
+            "cell", "A cell, opened", "Its figures, its marks with their reasons, its requests.", s.mid_sweep(), *cell
+        ),
+        *_both("presets", "Presets (P)", "Proof, best figures, pass rates.", s.finished(), "P", "down"),
+        *_both("add-preset", "A preset added on the fly (P, a)", "One form.", s.mid_sweep(), "P", "a"),
+        *_both("evals", "Evals (E)", "What was taken from an answer, and why.", s.finished(), *failing),
+        *_both("lossless", "Lossless differences (L)", "Side by side.", s.finished(), "E", "left", "L"),
+        *_both("sessions", "Sessions (S)", "Search, open, compare, delete.", s.finished(), "S"),
+        *_both("compare", "Compare (C)", "`=` where noise covers it.", s.finished(), "C", "1"),
+        *_both("recommend", "Recommend (R)", "The policy, and why.", s.finished(), "R"),
+        *_both("help", "Help (?)", "For the screen it was asked from.", s.mid_sweep(), "question_mark"),
+        *_both("palette", "What can be done now (Ctrl+P)", "Only what is valid.", s.mid_sweep(), "ctrl+p"),
+        *_both("log", "The words, maximised (z l)", "With levels and search.", s.mid_sweep(), "z", "l"),
+        *_both("note", "A note (n)", "Kept in the session's log.", s.mid_sweep(), "n"),
         Picture("ascii", "Without UTF-8", "Nothing but ASCII.", s.mid_sweep(), SMALL, glyphs=ASCII),
         Picture("light", "Light", "`spectop-light`, from the palette.", s.mid_sweep(), SMALL, theme="spectop-light"),
         Picture("contrast", "High contrast", "`spectop-contrast`.", s.mid_sweep(), SMALL, theme="spectop-contrast"),
@@ -130,8 +140,7 @@ async def draw_all() -> None:
             lines += [
                 f"## {picture.title}",
                 "",
-                picture.words,
-                "",
+                *([picture.words, ""] if picture.words else []),
                 f"![{picture.title}](screens/{picture.name}.svg)",
                 "",
             ]

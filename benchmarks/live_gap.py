@@ -1,0 +1,98 @@
+"""Whether the live screen disturbs what is measured: the chunk gap of 64 paced streams, with and without a screen.
+
+The server is `firehose.c`: one chunk each 2 ms in every stream, 32,000 a second in all. A session of one cell measures
+it, as in a sweep: an engine, a load process, the log on disk; the screen is attached, and its terminal is read. The gap
+is the cell's own figure, a median over its requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from benchmarks.client import compile_firehose, firehose
+from loadgen.figures import CellFigures
+from sessions.state import SessionState
+from sessions.sweep import MatrixTable, ServerTable, Sweep, TelemetryTable
+from tests.sessions.engines import DDTREE, Run
+from tests.sessions.terminals import SPECTOP, Terminal
+
+STREAMS, CHUNKS, GAP_US = 64, 1000, 2000
+REQUESTS = 4 * STREAMS
+ROUNDS = 3
+LIMIT = 0.05
+
+
+def sweep(port: int) -> Sweep:
+    """One cell of 64 streams."""
+    return Sweep(
+        label="gap",
+        server=ServerTable(base_url=f"http://127.0.0.1:{port}", model="mock", dialect="openai"),
+        presets=(DDTREE,),
+        matrix=MatrixTable(contexts=(64,), concurrency=(STREAMS,), max_tokens=CHUNKS, requests=REQUESTS, warmup=0),
+        telemetry=TelemetryTable(gpus="none"),
+        as_it_stands=True,
+    )
+
+
+async def measure(port: int, folder: Path, *, screen: bool) -> SessionState:
+    """Runs the session to its end, with the screen attached from its beginning or without one."""
+    run = Run(sweep(port), folder)
+    terminal = None
+    run.start()
+    try:
+        client = await run.client()
+        if screen:
+            terminal = Terminal([SPECTOP, "attach", str(run.folder)])
+            await asyncio.to_thread(terminal.shows, "tok/s")
+        state = await run.until(client, lambda _: False)
+        await client.close()
+        await run.wait()
+        return state
+    finally:
+        if terminal is not None:
+            terminal.kill()
+        run.end()
+
+
+def figures_of(state: SessionState) -> CellFigures:
+    """Returns the figures of the only cell.
+
+    Raises:
+        SystemExit: it was not measured.
+    """
+    for cell in state.cells.values():
+        if cell.figures is not None:
+            return cell.figures
+    raise SystemExit(f"the cell was not measured: {[news.words for news in state.news]}")
+
+
+def _paced(folder: Path) -> AbstractContextManager[int]:
+    return firehose(compile_firehose(folder), CHUNKS, GAP_US)
+
+
+def main() -> None:
+    """Prints the gaps of both, a few rounds in turn."""
+    found: dict[str, list[float]] = {"no screen": [], "live screen": []}
+    asked_ms = GAP_US / 1e3
+    print(f"{STREAMS} streams, one chunk each {asked_ms:g} ms: median gap and tok/s of the cell")
+    with tempfile.TemporaryDirectory(prefix="gap-") as made, _paced(Path(made)) as port:
+        for _ in range(ROUNDS):
+            for name, gaps in found.items():
+                figures = figures_of(asyncio.run(measure(port, Path(made), screen=name == "live screen")))
+                gap = (figures.chunk_gap_s.p50 or 0.0) * 1e3
+                gaps.append(gap)
+                off = f"{gap:6.3f} ms ({gap / asked_ms - 1:+.1%})"
+                late = f"worker's loop late by {(figures.client.loop_lag_p99_s or 0.0) * 1e3:.1f} ms (p99)"
+                print(f"  {name:12} {off}  {figures.throughput_tok_s or 0.0:8,.0f} tok/s  {late}")
+    worst = max(abs(gap / asked_ms - 1) for gap in found["live screen"])
+    verdict = "within" if worst <= LIMIT else "beyond"
+    print(f"beside the live screen the gap is off by {worst:.1%} at most: {verdict} {LIMIT:.0%}")
+    print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()
