@@ -18,12 +18,10 @@ from evals.sandbox import TIMEOUT_S, Sandbox
 from evals.statistics import pass_at_k, wilson_interval
 from evals.thinking import part
 from evals.together import together
-from evals.verdicts import EvalSummary, Extraction, Judgement, Verdict
+from evals.verdicts import EvalSummary, Extraction, Judgement, Verdict, counts_for_the_model
 from loadgen.records import Generation, GenerationRequest, Generator, Message, Route
 
 OnGeneration = Callable[[Problem, int, Generation], None]
-
-_NOT_JUDGED = frozenset({Verdict.SANDBOX})
 
 
 def _ignore(*_: object) -> None:
@@ -170,11 +168,6 @@ async def _judged(problem: Problem, generation: Generation, sandbox: Sandbox, op
         preamble=problem.preamble,
         opened_by_prompt=opened_by_prompt,
     )
-
-
-def counts_for_the_model(judgement: Judgement) -> bool:
-    """Tells whether a judgement says something of the model: not when the request or the sandbox failed."""
-    return judgement.verdict not in _NOT_JUDGED and not judgement.request_failed
 
 
 def summarise(

@@ -10,7 +10,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from evals.coding import counts_for_the_model
 from evals.evidence import Evidence, PresetEvidence
 from evals.statistics import fisher_lower
 from evals.suspicion_trees import (
@@ -19,7 +18,7 @@ from evals.suspicion_trees import (
     text_differs_when_wide,
     wider_accepts_less,
 )
-from evals.verdicts import Judgement, Suspicion, Verdict
+from evals.verdicts import Judgement, Suspicion, Verdict, counts_for_the_model
 
 FEWEST_ANSWERS = 3
 """Answers below which a rule about all answers says nothing."""

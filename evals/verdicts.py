@@ -72,6 +72,14 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     request_failed: bool = False
 
 
+_SAYS_NOTHING = (Verdict.SANDBOX,)
+
+
+def counts_for_the_model(judgement: Judgement) -> bool:
+    """Tells whether a judgement says something of the model: not when the request or the sandbox failed."""
+    return judgement.verdict not in _SAYS_NOTHING and not judgement.request_failed
+
+
 class EvalSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A problem set under one preset: pass@1 with its Wilson 95 % interval, pass@k where asked.
 
@@ -95,6 +103,21 @@ class EvalSummary(msgspec.Struct, frozen=True, kw_only=True):
     judged: int | None = None
     sandbox: str = ""
     throughput_tok_s: float | None = None
+
+    @property
+    def unjudged(self) -> int:
+        """Answers that say nothing of the model."""
+        return 0 if self.judged is None else sum(self.verdicts.values()) - self.judged
+
+    @property
+    def words(self) -> str:
+        """How many passed, of how many that could be judged."""
+        if self.judged is None:
+            return "not run"
+        if self.judged == 0:
+            return f"none of {self.unjudged} answers could be judged"
+        without = f", {self.unjudged} could not be judged" if self.unjudged else ""
+        return f"{self.passed} of {self.judged} passed{without}"
 
 
 class LosslessDifference(msgspec.Struct, frozen=True, kw_only=True):

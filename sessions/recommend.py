@@ -259,6 +259,11 @@ def _overall(
     return best.preset, tuple(equal), f"{gain}{interval} against {reference} {over}, best or equal in {best.best_at}"
 
 
+def _best_share(state: SessionState, problem_set: str) -> float:
+    evals = [e for p in state.presets.values() for e in p.evals if e.problem_set == problem_set]
+    return max((e.pass_at_1 or 0.0 for e in evals), default=0.0)
+
+
 def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | None) -> list[str]:
     words = []
     silent = [c.point.text for c in choices if c.preset is None]
@@ -270,12 +275,9 @@ def _warnings(state: SessionState, choices: tuple[Choice, ...], overall: str | N
         if lacking:
             words.append(f"{overall} has no vote in {'; '.join(lacking)}")
         words += [
-            f"{overall} passed {e.passed} of {e.problems * e.samples if e.judged is None else e.judged} "
-            f"of {e.problem_set}, fewer than others"
+            f"{overall}, {e.problem_set}: {e.words}, a smaller share than under another preset"
             for e in preset.evals
-            if any(
-                o.problem_set == e.problem_set and o.passed > e.passed for p in state.presets.values() for o in p.evals
-            )
+            if (e.pass_at_1 or 0.0) < _best_share(state, e.problem_set)
         ]
         if preset.lossless is not None and preset.lossless.diverged:
             words.append(f"the text of {overall} differs from that of {preset.lossless.reference}")

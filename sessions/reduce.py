@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from evals.verdicts import Judgement, counts_for_the_model
 from loadgen.figures import CellFigures
 from sessions import events as ev
 from sessions.events import LEFT, AnyEvent, CellKey, Level
@@ -299,10 +300,14 @@ def _eval_ended(state: SessionState, e: ev.EvalEnded) -> SessionState:
     before = state.presets.get(s.preset)
     kept = tuple(x for x in before.evals if x.problem_set != s.problem_set) if before else ()
     state = _preset(state, s.preset, evals=(*kept, s))
-    if s.judged is None:
-        return _news(state, e, "error", f"{s.preset} {s.problem_set}: not run")
-    level: Level = "good" if s.passed == s.judged else "warning"
-    return _news(state, e, level, f"{s.preset} {s.problem_set}: {s.passed} of {s.judged} passed")
+    level: Level = "error" if not s.judged else "warning" if s.passed < s.judged or s.unjudged else "good"
+    why = next((f": {j.detail}" for j in _unjudged(before, s.problem_set)), "")
+    return _news(state, e, level, f"{s.preset} {s.problem_set}: {s.words}{why}")
+
+
+def _unjudged(preset: PresetState | None, problem_set: str) -> list[Judgement]:
+    answers = preset.judgements if preset else ()
+    return [j for j in answers if j.problem_set == problem_set and not counts_for_the_model(j)]
 
 
 def _lossless_ended(state: SessionState, e: ev.LosslessEnded) -> SessionState:

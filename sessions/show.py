@@ -209,8 +209,7 @@ def proof_words(p: PresetState) -> str:
 def _passed(p: PresetState) -> str:
     return (
         "  ".join(
-            f"{e.passed}/{e.judged} {e.problem_set}" if e.judged is not None else f"{e.problem_set} not run"
-            for e in p.evals
+            f"{e.passed}/{e.judged} {e.problem_set}" if e.judged else f"{e.problem_set}: {e.words}" for e in p.evals
         )
         or "-"
     )

@@ -20,6 +20,7 @@ from tests.tui.test_other_screens import record, write_session
 from tui.glyphs import ASCII, UTF8, Glyphs
 
 DOCS = Path(__file__).parent.parent / "docs"
+SHOWN_FOLDER = "~/.local/share/spectop"
 SMALL, MEDIUM, LARGE = (80, 24), (120, 40), (160, 45)
 
 
@@ -127,7 +128,8 @@ async def draw_all() -> None:
         "Help (`?`) lists the keys of every screen. The number keys switch presets; `z` maximises a panel.",
         "",
     ]
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory(prefix="sessions-", dir="/tmp") as made:  # as long as what is shown
+        assert len(made) == len(SHOWN_FOLDER), made
         os.environ["SPECTOP_SESSIONS_DIR"] = made
         cell = s.key("b8t4-w2048", 1024, 64)
         begin = reduce_all(s.mid_sweep()).cells[cell.text].started_t or 0.0
@@ -136,7 +138,7 @@ async def draw_all() -> None:
         write_session(Path(made) / "20260302T083010.000Z-kimi", s.mid_sweep())
         for picture in pictures():
             svg = await draw(picture, one)
-            (folder / f"{picture.name}.svg").write_text(svg.replace(made, "~/.local/share/spectop"), encoding="utf-8")
+            (folder / f"{picture.name}.svg").write_text(svg.replace(made, SHOWN_FOLDER), encoding="utf-8")
             lines += [
                 f"## {picture.title}",
                 "",

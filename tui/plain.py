@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from sessions.client import EngineClient
+from sessions.client import ANSWER_LIMIT_S, EngineClient
 from sessions.commands import Command
 from sessions.folder import sessions_dir
 from sessions.state import News, SessionState
@@ -38,8 +38,8 @@ async def watch_plainly(client: EngineClient, out: TextIO, *, stops: bool) -> tu
     Args:
         client: the engine.
         out: where lines go.
-        stops: Ctrl-C (or SIGTERM) stops the session and waits for its orderly end, and a second one leaves at once;
-            without it (who only attached) the first one leaves, and the sweep goes on.
+        stops: Ctrl-C (or SIGTERM) stops the session and waits for its orderly end, and a second one leaves as soon as
+            the engine has been told; without it (who only attached) the first one leaves, and the sweep goes on.
 
     Returns:
         The last state, and whether the operator interrupted it.
@@ -54,13 +54,12 @@ async def watch_plainly(client: EngineClient, out: TextIO, *, stops: bool) -> tu
     leaving = asyncio.ensure_future(asyncio.Event().wait())
 
     def stop() -> None:
-        if not stops:
+        if not stops or interrupted.is_set():
             leaving.cancel()
             return
-        if interrupted.is_set():
-            raise KeyboardInterrupt
         interrupted.set()
         out.write("stopping; everything measured so far is kept\n")
+        out.flush()
         asking.add(asyncio.ensure_future(client.command(Command(name="stop"))))
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -77,8 +76,11 @@ async def watch_plainly(client: EngineClient, out: TextIO, *, stops: bool) -> tu
         await asyncio.gather(following, leaving, return_exceptions=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-        for task in asking:
-            task.cancel()
+        if asking:
+            await asyncio.wait(asking, timeout=ANSWER_LIMIT_S)
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
     return client.state, interrupted.is_set()
 
 

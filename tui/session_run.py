@@ -17,7 +17,7 @@ from sessions.launch import connect, last_words, start_engine
 from sessions.log import lock_holder
 from sessions.state import SessionState
 from sessions.sweep import Sweep, sweep_to_json
-from tui.plain import exit_status, has_screen, name_folder, name_of, watch_plainly
+from tui.plain import EXIT_INTERRUPTED, exit_status, has_screen, name_folder, name_of, watch_plainly
 
 
 def new_session(sweep: Sweep, sessions_dir: Path, *, path: Path | None = None, text: str | None = None) -> Path:
@@ -91,8 +91,9 @@ async def watch_headless(folder: Path, engine: subprocess.Popen[bytes] | None = 
     finally:
         await client.close()
     if state.status == "running":
-        sys.stdout.write(f"the sweep goes on; come back with:\n  spectop attach {name_of(folder)}\n")
-        return 0
+        does = "is being stopped; see its end" if interrupted else "goes on; come back"
+        sys.stdout.write(f"the sweep {does} with:\n  spectop attach {name_of(folder)}\n")
+        return EXIT_INTERRUPTED if interrupted else 0
     _tables(state, folder)
     return exit_status(state, interrupted)
 

@@ -133,6 +133,9 @@ class Measuring:
         )
         self._recorder.happen(PhaseChanged(phase="warming", preset=cell.preset, cell=cell))
         self._recorder.happen(CellStarted(cell=cell, run=run, attempt=number))
+        if why := self._too_long(cell):
+            self._end(attempt, "skipped", why)
+            return False
         self._attempt = attempt
         self._guard.alarm = self._lose
         self._lag.start()
@@ -153,6 +156,12 @@ class Measuring:
             self._lag.stop()
             self._guard.alarm = None
             self._attempt = None
+
+    def _too_long(self, cell: CellKey) -> str:
+        most, asked = self.target.max_model_len, self._sweep.matrix.max_tokens
+        if most is None or cell.context + asked <= most:
+            return ""
+        return f"{cell.context} prompt and {asked} output tokens are more than the server's {most} a request"
 
     async def _prepare(self, attempt: _Attempt) -> None:
         """Does what precedes a cell: calibration, the flush, a look at the server. A dropped cell ends it at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from sessions.folder import folders
+from sessions.log import lock_holder
+from sessions.logread import state_of
 from tests.sessions.engines import DDTREE, free_port, sweep_on_simserver
 from tests.sessions.made import make_session
+from tests.sessions.terminals import wait_for
 from tui.main import COMMANDS
 
 SPECTOP = Path(sys.executable).with_name("spectop")
@@ -101,6 +105,25 @@ def test_an_ignored_window_is_told_and_gives_status_one(tmp_path: Path):
     shown = json.loads(spectop("show", "last", "--json", sessions=tmp_path).stdout)
     lost = [c for c in shown["cells"] if c["preset"] == "b8t4-w2048"]
     assert len(lost) == 6 and all(c["throughput_tok_s"] is None and c["status"] == "not-in-effect" for c in lost)
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGINT, signal.SIGTERM)])
+def test_an_interrupt_stops_the_sweep_even_when_another_follows_at_once(signals: tuple[int, ...], tmp_path: Path):
+    """The engine is told before anybody leaves: words that say "stopping" must be true."""
+    words = [SPECTOP, "demo", "--headless", "--sim-load-seconds", "0.2"]
+    env = {**os.environ, "SPECTOP_SESSIONS_DIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env, stdin=subprocess.DEVNULL) as demo:
+        assert demo.stdout is not None
+        assert any("is in effect" in line for line in demo.stdout)
+        for number in signals:
+            demo.send_signal(number)
+        said = demo.stdout.read()
+    assert demo.returncode == 130
+    (folder,) = folders(tmp_path)
+    assert "stopping; everything measured so far is kept" in said
+    assert ("is being stopped" in said) == (len(signals) == 2)
+    wait_for(lambda: lock_holder(folder) is None, "the engine ends")
+    assert state_of(folder).status == "stopped"
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

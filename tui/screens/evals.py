@@ -21,7 +21,7 @@ class Evals(ListedScreen):
     """Problems x presets, and one answer."""
 
     KEYS = (
-        ("< >", "preset"),
+        ("[ ]", "preset"),
         ("up down", "problem"),
         ("PgUp PgDn", "scroll"),
         ("L", "lossless"),
@@ -40,6 +40,10 @@ class Evals(ListedScreen):
         self._lossless = False
         self._answer: SavedText | None = None
         self._answer_of: Judgement | None = None
+
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Returns the keys, the one that changes the view by what it changes to."""
+        return tuple((key, "verdicts" if key == "L" and self._lossless else words) for key, words in self.KEYS)
 
     def title_words(self) -> str:
         """Returns what is shown of which preset."""
@@ -79,10 +83,10 @@ class Evals(ListedScreen):
         why = "lossless_prompts = 0 in the sweep" if facts.state.lossless_prompts == 0 else "not made yet"
         head = [line(Span(f"  no lossless check under this preset: {why}", "muted"))]
         if summary is not None:
-            words = f"  {summary.identical} of {summary.compared} texts identical to {plain_text(summary.reference, g)}"
+            words = f"  {g.hot} DIVERGED:" if summary.diverged else " "
+            words += f" {summary.identical} of {summary.compared} texts identical to {plain_text(summary.reference, g)}"
             if summary.median_first_difference is not None:
-                words += f", median first difference at token {number(summary.median_first_difference, 0)}"
-            words += f"  {g.hot} DIVERGED" if summary.diverged else ""
+                words += f", first difference at token {number(summary.median_first_difference, 0)} (median)"
             if summary.of_the_reference:
                 words = f"  {plain_text(summary.preset, g)} is the reference: the others are held against its texts"
             head = [line(Span(words, "bad" if summary.diverged else "strong"))]

@@ -49,6 +49,7 @@ _KEY_NAMES = {
 }
 _KEY_NAMES |= {
     "ctrl+z": "Ctrl-Z",
+    "ctrl+p": "Ctrl-P",
     "home": "Home",
     "end": "End",
     "space": "Space",

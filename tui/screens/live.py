@@ -135,7 +135,8 @@ class Live(SpectopScreen):
             for key, words in self.KEYS
             if self.spectop.commandable or key not in self.COMMANDING
         ]
-        return (*(self.REPLAYING if replay_of(self.spectop.source) else ()), *kept)
+        zoomed = (("z", "all panels"),) if self.facts.view.zoomed else ()
+        return (*zoomed, *(self.REPLAYING if replay_of(self.spectop.source) else ()), *kept)
 
     def _drawing(self, name: str):  # type: ignore[no-untyped-def]
         draw = DRAWINGS[name]

@@ -18,14 +18,16 @@ from tui.screens.listed import ListedScreen
 from tui.session_files import delete_session
 from tui.words import english, left, plain_text, right
 
+WIDE = 100
 _STATUS = {"finished": "good", "running": "accent", "failed": "bad", "unreadable": "bad", "interrupted": "warn"}
 
 
 def session_heading(glyphs: Glyphs, cells: int) -> Line:
     """Returns the list's heading."""
     label, model = _columns(cells)
-    words = f"   {left('started, UTC', 17, glyphs)}{left('label', label, glyphs)}{left('model', model, glyphs)}"
-    return line(Span(words + f"{right('presets', 8, glyphs)}{right('cells', 9, glyphs)}  status", "head"))
+    words = f"   {left('started, UTC', 17, glyphs)}{left('label', label, glyphs)} {left('model', model, glyphs)}"
+    presets = right("presets", 9, glyphs) if cells >= WIDE else ""
+    return line(Span(f"{words}{presets}{right('cells', 8, glyphs)}  status", "head"))
 
 
 def session_row(listed: Listed, glyphs: Glyphs, cells: int, *, picked: bool) -> Line:
@@ -37,15 +39,16 @@ def session_row(listed: Listed, glyphs: Glyphs, cells: int, *, picked: bool) -> 
     return line(
         Span(f"{glyphs.on if picked else ' '} ", "accent"),
         Span(left(when or listed.name, 17, glyphs), "muted"),
-        Span(left(plain_text(listed.label or listed.name, glyphs), label, glyphs), "strong"),
+        Span(left(plain_text(listed.label or listed.name, glyphs), label, glyphs) + " ", "strong"),
         Span(left(plain_text(listed.model, glyphs), model, glyphs)),
-        Span(f"{listed.presets:>8}{f'{listed.cells_done}/{listed.cells}':>9}"),
+        Span(f"{listed.presets:>9}" if cells >= WIDE else ""),
+        Span(f"{f'{listed.cells_done}/{listed.cells}':>8}"),
         Span(f"  {status}{words}", _STATUS.get(listed.status, "")),
     )
 
 
 def _columns(cells: int) -> tuple[int, int]:
-    rest = max(20, cells - 60)
+    rest = max(20, cells - (61 if cells >= WIDE else 52))
     return rest * 6 // 10, rest - rest * 6 // 10
 
 

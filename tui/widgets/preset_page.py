@@ -133,8 +133,7 @@ def preset_lines(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
             rows = wrapped(plain_text(step.detail, g, 600), cells - 6)
             out += [line(Span(f"     {row}", "bad" if step.state == "failed" else "muted")) for row in rows]
     for e in preset.evals:
-        judged = e.problems * e.samples if e.judged is None else e.judged
-        words = f"{plain_text(e.problem_set, g)}: {e.passed} of {judged} passed"
+        words = f"{plain_text(e.problem_set, g)}: {e.words}"
         if e.pass_at_1_ci95 is not None:
             words += f", pass@1 {share(e.pass_at_1)} ({share(e.pass_at_1_ci95[0])} to {share(e.pass_at_1_ci95[1])})"
         out += _told("eval", f"{words}, in {e.sandbox}", cells)

@@ -33,9 +33,11 @@ def _lines(facts: Facts, cells: int) -> tuple[list[list[Span]], int]:
     longest = max(11, (cells - 9) // max(1, min(len(presets), 4)) - 8)
     for number, preset in enumerate(presets, start=1):
         chip = _chip(facts, number, preset, longest)
-        if line_width(tuple(lines[-1])) + line_width(tuple(chip)) > cells:
+        gap = Span(" ") if len(lines[-1]) > 1 else Span("")
+        if line_width((*lines[-1], gap, *chip)) > cells:
             lines.append([Span("        ")])
-        lines[-1].extend(chip)
+            gap = Span("")
+        lines[-1].extend((gap, *chip))
         if preset.preset.name == facts.preset_name:
             shown_on = len(lines) - 1
     return lines, shown_on

@@ -23,7 +23,8 @@ def draw_steps(facts: Facts, cells: int, rows: int) -> list[Line]:
     elapsed = clock(took if took is not None else facts.now_t - since) if since is not None else ""
     words = f"switching to {name}" if preset.status == "switching" else f"{name} is not in effect"
     heading = title(f" {cut(words, cells - len(elapsed) - 4, g)} {g.dot} {elapsed}", cells, g)
-    lines = [row for s in preset.steps for row in (_step(facts, s, cells), *asked_lines(facts, s, cells))]
+    told = preset.reason if preset.status == "not-in-effect" else ""
+    lines = [row for s in preset.steps for row in (_step(facts, s, cells, told), *asked_lines(facts, s, cells))]
     out: list[Line] = [heading]
     failed = preset.status == "not-in-effect"
     tail = (
@@ -61,7 +62,8 @@ def asked_lines(facts: Facts, step: ProofStep, cells: int) -> list[Line]:
     return [line(Span(f"   {row}", "strong")) for part in parts for row in wrapped(part, cells - 4)]
 
 
-def _step(facts: Facts, step: ProofStep, cells: int) -> Line:
+def _step(facts: Facts, step: ProofStep, cells: int, told: str) -> Line:
+    """A step's line; a detail that `told` below it already holds is left out."""
     g = facts.glyphs
     sign, role = {
         "done": (g.good, "good"),
@@ -81,7 +83,7 @@ def _step(facts: Facts, step: ProofStep, cells: int) -> Line:
         filled, rest = progress(step.share, cells_of_bar, g)
         spans.extend((Span(f"  {filled}", "accent"), Span(rest, "muted"), Span(f" {step.share * 100:.0f} %")))
         room -= cells_of_bar + 8
-    if detail and room > 6:
+    if detail and detail not in told and room > 6:
         spans.append(Span(f"  {cut(detail, room - 2, g)}", "muted" if step.state != "failed" else "bad"))
     used = sum(width(s.text) for s in spans)
     spans.append(Span(f"{time:>{max(1, cells - used)}}", "muted"))
@@ -97,7 +99,7 @@ def _failure(facts: Facts, preset: PresetState, cells: int) -> list[Line]:
     if preset.proof is None:
         return out
     for s in shown_proof(preset.preset, preset.proof).settings:
-        if not s.ok:
+        if not s.ok and f"{s.setting}: asked {s.asked}, found" not in preset.reason:
             found = f"asked {plain_text(s.asked, g)}, found {plain_text(s.found or 'nothing', g)}"
             out.append(line(Span(f"   {plain_text(s.setting, g)}: {found} ({plain_text(s.source, g)})", "warn")))
     out.extend(line(Span(f"   log: {plain_text(x, g, 300)}", "muted")) for x in preset.proof.log_tail[-4:])
