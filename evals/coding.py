@@ -21,6 +21,9 @@ from evals.together import together
 from evals.verdicts import EvalSummary, Extraction, Judgement, Verdict, counts_for_the_model
 from loadgen.records import Generation, GenerationRequest, Generator, Message, Route
 
+ANSWER_TOKENS, PROMPT_TOKENS = 2048, 512
+"""What an answer to a problem may take, with reasoning; what its question takes at most."""
+
 OnGeneration = Callable[[Problem, int, Generation], None]
 
 
@@ -168,6 +171,12 @@ async def _judged(problem: Problem, generation: Generation, sandbox: Sandbox, op
         preamble=problem.preamble,
         opened_by_prompt=opened_by_prompt,
     )
+
+
+def answer_tokens(max_model_len: int | None) -> int:
+    """Returns how long an answer may be: as long as a problem needs, or as a server with such a limit can hold."""
+    room = ANSWER_TOKENS if max_model_len is None else max_model_len - PROMPT_TOKENS
+    return max(1, min(ANSWER_TOKENS, room))
 
 
 def summarise(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import email.utils
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +50,7 @@ async def check_all(
     vocabulary: Vocabulary,
     generator: Generator,
     folder: Path,
+    lengths: Mapping[str, int] | None = None,
 ) -> list[Check]:
     """All checks of the server, its manager and this machine, in the order in which they are shown.
 
@@ -60,6 +61,7 @@ async def check_all(
         vocabulary: how the server spells it.
         generator: runs one generation, for usage and acceptance figures.
         folder: where sessions are kept.
+        lengths: tokens of the longest requests, prompt and output together, by what they are for.
     """
     server = HttpServer(target)
     checks = [await check_reachable(target, server, manager)]
@@ -69,6 +71,7 @@ async def check_all(
     checks += check_flags(presets, vocabulary, facts)
     if running:
         checks.append(await check_model(target, server))
+        checks += await check_lengths(server, lengths or {})
         checks.append(await check_metrics(server, facts))
         checks += await check_generation(generator)
         checks.append(await check_clock(server))
@@ -109,6 +112,19 @@ async def check_model(target: Target, server: HttpServer) -> Check:
         return Check("model", "wrong", f'"{target.model}" is wanted, {served} is served', "correct model in [server]")
     limit = f", at most {listing.max_model_len} tokens" if listing.max_model_len else ""
     return Check("model", "good", f"{target.model or served}{limit}")
+
+
+async def check_lengths(server: HttpServer, lengths: Mapping[str, int]) -> list[Check]:
+    """Whether the server can hold the longest requests; nothing where it tells no limit."""
+    listing = await server.listing()
+    if listing is None or listing.max_model_len is None:
+        return []
+    limit = listing.max_model_len
+    return [
+        Check("length", "warning", f"{what}: {tokens} tokens, the server holds {limit}", "lower contexts or max_tokens")
+        for what, tokens in lengths.items()
+        if tokens > limit
+    ]
 
 
 def check_flags(presets: Sequence[Preset], vocabulary: Vocabulary, facts: ServerFacts | None) -> list[Check]:

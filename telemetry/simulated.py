@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import msgspec
 
@@ -16,31 +15,8 @@ PATH = "/sim/gpus"
 TIMEOUT_S = 2.0
 
 
-class _Gpu(msgspec.Struct):
-    index: int
-    uuid: str | None = None
-    name: str | None = None
-    pci_bus_id: str | None = None
-    state: Literal["ok", "lost", "absent"] = "ok"
-    memory_used_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    utilisation: float | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    temperature_c: float | None = None
-    sm_clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    throttle: tuple[str, ...] | None = None
-    energy_j: float | None = None
-    pcie_tx_bytes: int | None = None
-    pcie_rx_bytes: int | None = None
-    ecc_uncorrected: int | None = None
-    xid: int | None = None
-
-
 class _Answer(msgspec.Struct):
-    gpus: list[_Gpu]
+    gpus: list[GpuReading]
     driver: str | None = None
     t_ns: int | None = None
 
@@ -115,7 +91,5 @@ def is_simulated(base_url: str, timeout_s: float = 1.0) -> bool | None:
         return False
 
 
-def _reading(gpu: _Gpu) -> GpuReading:
-    fields = {name: getattr(gpu, name) for name in _Gpu.__struct_fields__}
-    kind = "v2" if gpu.memory_used_bytes is not None else None
-    return msgspec.convert({**fields, "memory_kind": kind}, GpuReading)
+def _reading(gpu: GpuReading) -> GpuReading:
+    return msgspec.structs.replace(gpu, memory_kind=None if gpu.memory_used_bytes is None else "v2")

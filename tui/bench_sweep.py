@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from evals.coding import answer_tokens
 from loadgen.spec import Arrival, ClosedLoop, Constant, DialectName, Poisson, Target, Workload
 from loadgen.target import detect_target
 from reconfig.durations import seconds
@@ -20,7 +21,6 @@ from sessions.errors import ServerUnprepared, SweepFileError
 from sessions.folder import write_atomically
 from sessions.sweep import EvalsTable, LoadTable, MatrixTable, Seconds, ServerTable, Sweep
 
-EVAL_MAX_TOKENS, EVAL_PROMPT_TOKENS = 2048, 512
 LOSSLESS_PROMPTS = 16
 
 
@@ -101,16 +101,10 @@ def bench_sweep(options: BenchOptions) -> Sweep:
             coding="core-5" if options.coding else None,
             lossless_prompts=LOSSLESS_PROMPTS if options.lossless else 0,
             unsafe_exec=options.unsafe_exec,
-            max_tokens=_eval_tokens(target),
+            max_tokens=answer_tokens(target.max_model_len),
         ),
         as_it_stands=True,
     )
-
-
-def _eval_tokens(target: Target) -> int:
-    """Returns how long an answer to a coding problem may be: as long as it needs, or as the server can hold."""
-    room = EVAL_MAX_TOKENS if target.max_model_len is None else target.max_model_len - EVAL_PROMPT_TOKENS
-    return max(1, min(EVAL_MAX_TOKENS, room))
 
 
 async def _asked(options: BenchOptions, key: str | None) -> tuple[Target, Interrogated]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from evals.coding import PROMPT_TOKENS
 from evals.errors import EvalError
 from evals.problems import load_problem_set
 from evals.sandbox import probe_level
@@ -65,9 +66,17 @@ async def _server_checks(sweep: Sweep, sessions_dir: Path) -> list[Check]:
                 vocabulary=vocabulary_from(sweep.flags),
                 generator=generator,
                 folder=sessions_dir,
+                lengths=_lengths(sweep),
             )
     finally:
         await generator.close()
+
+
+def _lengths(sweep: Sweep) -> dict[str, int]:
+    matrix, evals = sweep.matrix, sweep.evals
+    cells = {f"cells of context {c}, which will be skipped": c + matrix.max_tokens for c in matrix.contexts}
+    asked = {"answers of the coding eval": PROMPT_TOKENS + evals.max_tokens} if evals.coding is not None else {}
+    return cells | asked
 
 
 def _key(sweep: Sweep) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from evals.coding import answer_tokens
 from reconfig.interrogate import Interrogated, RunBy
 from reconfig.presets import Preset
 
@@ -45,6 +46,7 @@ def sweep_text(found: Interrogated, api_key_env: str | None) -> str:
         "",
         "[evals]",
         'coding = "core-5"               # or core-40, humaneval, a JSONL file; remove the line for no eval',
+        *_answers(found.max_model_len),
         "lossless_prompts = 16           # greedy texts compared with the reference's; 0 for no check",
         "",
         "# [load]",
@@ -54,6 +56,11 @@ def sweep_text(found: Interrogated, api_key_env: str | None) -> str:
         '# leave = "as-is"               # how the server is left at the end: as-is, stopped, or a preset',
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _answers(limit: int | None) -> list[str]:
+    fits = answer_tokens(limit)
+    return [] if fits == answer_tokens(None) else [f"max_tokens = {fits}   # the server holds {limit} tokens a request"]
 
 
 def _manager(run_by: RunBy, preset: Preset) -> list[str]:

@@ -9,11 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from evals.coding import run_coding_eval, summarise
+from evals.coding import answer_tokens, run_coding_eval, summarise
 from evals.problems import Problem, ProblemSet, load_problem_set
 from evals.sandbox import Sandbox
 from evals.verdicts import EvalSummary, Judgement, Verdict
 from loadgen.records import Generation, GenerationRequest, Outcome
+from reconfig.presets import Preset
+from sessions.events import AnswerJudged, EvalEnded
+from sessions.reduce import reduce_all
+from sessions.state import PresetState, SessionState
 from tests.evals.scripted import Scripted, answered, judgement
 from tests.needs import needs
 
@@ -69,6 +73,10 @@ def test_all_right(sandbox: Sandbox) -> None:
 
 
 @needs("bwrap")
+def with_preset(name: str) -> SessionState:
+    return SessionState(presets={name: PresetState(preset=Preset(name=name, algorithm="NONE"))})
+
+
 def test_samples_and_pass_at_k(sandbox: Sandbox) -> None:
     def sometimes(request: GenerationRequest) -> Generation:
         good = request.seed == 8 or problem_of(request).entry_point == "fib"
@@ -96,6 +104,10 @@ def test_failed_requests_are_no_trials(sandbox: Sandbox) -> None:
     failed = judgements[-1]
     assert failed.request_failed
     assert "http_5xx: overloaded" in failed.detail
+    assert summary.words == "4 of 4 passed, 1 could not be judged"
+    ended = reduce_all([AnswerJudged(judgement=failed), EvalEnded(summary=summary)], with_preset(summary.preset))
+    assert ended.news[-1].level == "warning"
+    assert ended.news[-1].words.endswith(f"{summary.words}: {failed.detail}")
 
 
 @needs("bwrap")
@@ -142,6 +154,13 @@ def test_summary_without_any_trial() -> None:
     summary = summarise(broken, preset="p", problem_set=ProblemSet(name="x", problems=()), samples=1, pass_at=(1,))
     assert (summary.judged, summary.pass_at_1, summary.pass_at_1_ci95, summary.pass_at_k) == (0, None, None, {})
     assert summary.verdicts == {"sandbox": 1, "no_answer": 1}
+    assert summary.words == "none of 2 answers could be judged"
+    assert reduce_all([EvalEnded(summary=summary)]).news[-1].level == "error"
+
+
+@pytest.mark.parametrize(("limit", "tokens"), [(None, 2048), (1 << 18, 2048), (2048, 1536), (256, 1)])
+def test_an_answer_is_no_longer_than_the_server_can_hold(limit: int | None, tokens: int) -> None:
+    assert answer_tokens(limit) == tokens
 
 
 def test_judgements_survive_the_log() -> None:

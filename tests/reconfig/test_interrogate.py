@@ -140,6 +140,14 @@ async def test_a_broken_setup_says_what_is_wrong_and_the_cure_of_each(lab: Bench
     assert (await checks(lab, blind, tmp_path))["manager"][0].state == "warning"
 
 
+async def test_requests_that_the_server_cannot_hold_are_named(lab: Bench, tmp_path: Path) -> None:
+    manager = await started(lab, tmp_path, NONE, "--context-length", "4096")
+    found = await checks(lab, manager, tmp_path, lengths={"short ones": 4096, "long ones": 4097})
+    await manager.stop()
+    (told,) = found["length"]
+    assert (told.state, told.what) == ("warning", "long ones: 4097 tokens, the server holds 4096")
+
+
 async def test_a_running_server_with_another_model_no_metrics_and_other_flags(lab: Bench, tmp_path: Path) -> None:
     manager = await started(lab, tmp_path, NONE)
     other = Target(base_url=lab.target.base_url, model="lab/other")

@@ -191,6 +191,15 @@ async def test_a_preset_is_added_on_the_fly(start: Start):
     await run.wait()
 
 
+async def test_a_cell_that_the_server_cannot_hold_is_skipped_and_said(start: Start):
+    run = start(sweep_on_simserver(DDTREE, contexts=(60, 900), concurrency=(1,), more=("--context-length", "920")))
+    state = await run.to_end()
+    fits, too_long = state.cells.values()
+    assert fits.status == "measured"
+    assert (too_long.status, too_long.failures) == ("skipped", ())
+    assert too_long.reason == "900 prompt and 48 output tokens are more than the server's 920 a request"
+
+
 async def test_a_cell_with_failures_is_measured_once_more_and_then_kept_with_its_mark(start: Start):
     run = start(sweep_on_simserver(DDTREE, faults=("stream-error=0.4",), concurrency=(4,), requests_per_slot=6))
     state = await run.to_end()

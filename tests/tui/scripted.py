@@ -98,17 +98,19 @@ def proof(preset: str, t: float, *, ok: bool = True, took: float = 355.0) -> lis
             )
         )
         out.append(ev.ProofStepChanged(t=begin + shares[i + 1] * took, at=at(t), preset=preset, step=steps[-1]))
-    settings = (
-        SettingFound("budget", "8", "8", "server_info", True),
-        SettingFound("topk", "4", "4", "server_info", True),
-        SettingFound("window", "2048", "2048" if ok else "None", "log line", ok),
-        SettingFound("compact cache", "True", "True" if ok else "False", "log line", ok),
-    )
+    of = next((p for p in PRESETS if p.name == preset), PRESETS[-1])
+    asked = [("budget", of.budget), ("topk", of.topk)] if of.budget else [("algorithm", of.algorithm)]
+    settings = [SettingFound(name, str(value), str(value), "server_info", True) for name, value in asked]
+    if isinstance(of.window, int):
+        settings += [
+            SettingFound("window", str(of.window), str(of.window) if ok else "None", "log line", ok),
+            SettingFound("compact cache", "True", "True" if ok else "False", "log line", ok),
+        ]
     done = Proof(
         preset=preset,
         in_effect=ok,
         steps=tuple(steps),
-        settings=settings,
+        settings=tuple(settings),
         instance={"pid": "41911", "start": at(begin)},
         generations=("def is_prime(n):", "The answer is") if ok else ("def is_prime(n):",),
         failure=None if ok else "window: asked 2048, found none (draft_window_size=None, compact_cache=False)",
