@@ -160,7 +160,7 @@ async def test_a_measured_preset_keeps_its_proof_when_a_later_switch_to_it_fails
         assert panel_text(app, "list").count("✓ was in effect") == 3
         shown = panel_text(app, "page")
         assert "✓ was in effect for 16 cells" in shown
-        assert "4 of 4" in shown
+        assert "1 of 1 settings as asked" in shown
         await pilot.press("down")
         await until(pilot, lambda: "last switch broken off at 13:23" in panel_text(app, "page"))
         shown = panel_text(app, "page")
