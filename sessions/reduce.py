@@ -10,20 +10,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evals.verdicts import Judgement, counts_for_the_model
-from loadgen.figures import CellFigures
 from sessions import events as ev
-from sessions.events import LEFT, AnyEvent, CellKey, Level
+from sessions.events import AnyEvent, Level
+from sessions.news import with_news
+from sessions.reduce_cells import CELL_REDUCERS
+from sessions.reduce_presets import PRESET_REDUCERS, left_behind, resumed_preset, with_preset
 from sessions.state import (
     GPU_HISTORY_KEPT,
-    HISTORY_KEPT,
     LOG_KEPT,
-    NEWS_KEPT,
     CellState,
     GpuPoint,
     News,
     Pending,
-    Point,
     PresetState,
     SessionState,
 )
@@ -48,22 +46,6 @@ def reduce_all(events: Iterable[AnyEvent], state: SessionState | None = None) ->
     return state
 
 
-def _news(state: SessionState, event: AnyEvent, level: Level, words: str) -> SessionState:
-    line = News(event.t, event.at, level, words)
-    return replace(state, news=(*state.news[-(NEWS_KEPT - 1) :], line))
-
-
-def _preset(state: SessionState, name: str, **changes: object) -> SessionState:
-    if (before := state.presets.get(name)) is None:
-        return state
-    return replace(state, presets={**state.presets, name: replace(before, **changes)})
-
-
-def _cell(state: SessionState, key: CellKey, **changes: object) -> SessionState:
-    before = state.cells.get(key.text) or CellState(key=key)
-    return replace(state, cells={**state.cells, key.text: replace(before, **changes)})
-
-
 def _started(state: SessionState, e: ev.SessionStarted) -> SessionState:
     state = replace(
         state,
@@ -85,7 +67,7 @@ def _started(state: SessionState, e: ev.SessionStarted) -> SessionState:
         presets={p.name: PresetState(preset=p) for p in e.presets},
         cells={k.text: CellState(key=k) for k in e.cells},
     )
-    return _news(state, e, "info", f"{_count(len(e.presets), 'preset')}, {_count(len(e.cells), 'cell')} planned")
+    return with_news(state, e, "info", f"{_count(len(e.presets), 'preset')}, {_count(len(e.cells), 'cell')} planned")
 
 
 def _count(count: int, noun: str) -> str:
@@ -99,7 +81,7 @@ def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:
         else c
         for name, c in state.cells.items()
     }
-    presets = {name: _resumed_preset(p) for name, p in state.presets.items()}
+    presets = {name: resumed_preset(p) for name, p in state.presets.items()}
     state = replace(
         state,
         cells=cells,
@@ -114,26 +96,7 @@ def _resumed(state: SessionState, e: ev.SessionResumed) -> SessionState:
         engine_pid=e.engine_pid,
         end_words="",
     )
-    return _news(state, e, "info", "resumed")
-
-
-def _resumed_preset(preset: PresetState) -> PresetState:
-    """A preset after a stop: nothing is in effect; what proved its measured cells is kept."""
-    if preset.status == "switching":
-        return _broken_off(preset, "")
-    if preset.status == "not-in-effect" and preset.proved is not None:
-        return replace(preset, status="waiting", proof=preset.proved, steps=preset.proved.steps)
-    return replace(preset, status="waiting") if preset.status in ("in-effect", "not-in-effect") else preset
-
-
-def _broken_off(preset: PresetState, at: str) -> PresetState:
-    """A preset whose switch ends without a verdict: no step is open, and the proof is again the one before."""
-    steps = tuple(
-        replace(s, state="failed", detail="broken off", share=None) if s.state == "running" else s
-        for s in preset.steps
-        if s.state != "waiting"
-    )
-    return replace(preset, status="waiting", steps=steps, proof=preset.proved, broken_off_at=at)
+    return with_news(state, e, "info", "resumed")
 
 
 def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
@@ -150,177 +113,12 @@ def _phase(state: SessionState, e: ev.PhaseChanged) -> SessionState:
         current_cell=key,
     )
     if e.phase in ("reconfiguring", "idle"):
-        presets = {name: _left(p, e.at) if name != e.preset else p for name, p in state.presets.items()}
+        presets = {name: left_behind(p, e.at) if name != e.preset else p for name, p in state.presets.items()}
         state = replace(state, presets=presets)
     if e.phase == "reconfiguring" and e.preset and state.presets[e.preset].status != "switching":
         begun = {"status": "switching", "steps": (), "proof": None, "reason": "", "broken_off_at": None}
-        state = _preset(state, e.preset, switching_since_t=e.t, **begun)
-    return _news(state, e, "info", e.words) if e.words else state
-
-
-def _left(preset: PresetState, at: str) -> PresetState:
-    """A preset that another takes the place of: one that was in effect is done, one that never got there waits."""
-    if preset.status == "in-effect":
-        return replace(preset, status="done")
-    return _broken_off(preset, at) if preset.status == "switching" else preset
-
-
-def _proof_step(state: SessionState, e: ev.ProofStepChanged) -> SessionState:
-    if (preset := state.presets.get(e.preset)) is None:
-        return state
-    known = [s.name for s in preset.steps]
-    if e.step.name in known:
-        steps = tuple(e.step if s.name == e.step.name else s for s in preset.steps)
-    else:
-        steps = (*preset.steps, e.step)
-    return _preset(state, e.preset, steps=steps)
-
-
-def _proved(state: SessionState, e: ev.PresetProved) -> SessionState:
-    name = e.proof.preset
-    if e.proof.in_effect:
-        proof = e.proof
-        state = _preset(state, name, status="in-effect", proof=proof, proved=proof, reason="", steps=proof.steps)
-        if state.restarts and e.proof.took_s is not None:
-            state = replace(state, load_s_expected=e.proof.took_s)
-        took = f" after {e.proof.took_s:.0f} s" if e.proof.took_s is not None else ""
-        return _news(state, e, "good", f"{name} is in effect{took}")
-    why = e.proof.failure or "not in effect"
-    state = _preset(state, name, status="not-in-effect", proof=e.proof, reason=why, steps=e.proof.steps)
-    return _news(state, e, "error", f"{name} is not in effect: {why}")
-
-
-def _preset_lost(state: SessionState, e: ev.PresetLost) -> SessionState:
-    if e.preset in state.presets and state.presets[e.preset].status == "in-effect":
-        state = _preset(state, e.preset, status="waiting", reason=e.reason)
-    return _news(state, e, "error", f"{e.preset} is not known to be in effect any more: {e.reason}")
-
-
-def _preset_skipped(state: SessionState, e: ev.PresetSkipped) -> SessionState:
-    state = _preset(state, e.preset, status="skipped", reason=e.reason)
-    return _news(state, e, "warning", f"{e.preset} skipped: {e.reason}")
-
-
-def _preset_added(state: SessionState, e: ev.PresetAdded) -> SessionState:
-    cells = {**state.cells, **{k.text: CellState(key=k) for k in e.cells}}
-    presets = {**state.presets, e.preset.name: PresetState(preset=e.preset)}
-    return _news(replace(state, cells=cells, presets=presets), e, "info", f"preset {e.preset.name} added")
-
-
-def _reordered(state: SessionState, e: ev.PresetsReordered) -> SessionState:
-    order = [n for n in e.order if n in state.presets] + [n for n in state.presets if n not in e.order]
-    presets = {name: state.presets[name] for name in order}
-    rank = {name: i for i, name in enumerate(order)}
-    cells = dict(sorted(state.cells.items(), key=lambda item: rank.get(item[1].key.preset, len(rank))))
-    return _news(replace(state, presets=presets, cells=cells), e, "info", "presets reordered")
-
-
-def _cell_started(state: SessionState, e: ev.CellStarted) -> SessionState:
-    return _cell(
-        state,
-        e.cell,
-        status="running",
-        run=e.run,
-        attempt=e.attempt,
-        progress=None,
-        started_t=e.t,
-        ended_t=None,
-        reason="",
-    )
-
-
-def _cell_progressed(state: SessionState, e: ev.CellProgressed) -> SessionState:
-    p = e.progress
-    history = state.history
-    if p.tok_s is not None:
-        history = (*history[-(HISTORY_KEPT - 1) :], Point(e.t, p.tok_s, p.acceptance_length, p.phase == "steady"))
-    return replace(_cell(state, e.cell, progress=p), history=history)
-
-
-def _cell_ended(state: SessionState, e: ev.CellEnded) -> SessionState:
-    state = _cell(
-        state,
-        e.cell,
-        status=e.outcome,
-        run=e.run,
-        figures=e.figures,
-        reason=e.reason,
-        failures=e.failures,
-        progress=None,
-        ended_t=e.t,
-    )
-    where = f"{e.cell.preset} {e.cell.context} x {e.cell.concurrency}"
-    if e.outcome == "measured" and e.figures is not None:
-        return _news(state, e, "good", f"{where}: {_figures_words(e.figures)}")
-    if e.outcome == "not-in-effect" or e.reason == LEFT:
-        return state
-    return _news(state, e, "warning" if e.outcome == "skipped" else "error", f"{where} {e.outcome}: {e.reason}")
-
-
-def _figures_words(figures: CellFigures) -> str:
-    parts = []
-    if figures.throughput_tok_s is not None:
-        parts.append(f"{figures.throughput_tok_s:.1f} tok/s")
-    if figures.acceptance_length is not None:
-        parts.append(f"accept {figures.acceptance_length:.2f}")
-    failed = sum(figures.requests.failed.values())
-    parts.append(f"{figures.requests.valid} requests, {failed} failed")
-    if figures.marks:
-        parts.append("marks: " + ", ".join(m.kind.value for m in figures.marks))
-    return ", ".join(parts)
-
-
-def _cell_marked(state: SessionState, e: ev.CellMarked) -> SessionState:
-    before = state.cells.get(e.cell.text)
-    if before is None or before.figures is None:
-        return state
-    marks = (*(m for m in before.figures.marks if m.kind != e.mark.kind), e.mark)
-    state = _cell(state, e.cell, figures=replace(before.figures, marks=marks))
-    return _news(state, e, "warning", f"{e.cell.text} marked {e.mark.kind.value}: {e.mark.reason}")
-
-
-def _cell_reset(state: SessionState, e: ev.CellReset) -> SessionState:
-    state = _cell(state, e.cell, status="waiting", figures=None, progress=None, reason=e.reason)
-    return _news(state, e, "info", f"{e.cell.text} will be measured again: {e.reason}")
-
-
-def _judged(state: SessionState, e: ev.AnswerJudged) -> SessionState:
-    j = e.judgement
-    before = state.presets.get(j.preset)
-    if before is None:
-        return state
-    kept = tuple(
-        x for x in before.judgements if (x.problem_set, x.task_id, x.sample) != (j.problem_set, j.task_id, j.sample)
-    )
-    return _preset(state, j.preset, judgements=(*kept, j))
-
-
-def _eval_ended(state: SessionState, e: ev.EvalEnded) -> SessionState:
-    s = e.summary
-    before = state.presets.get(s.preset)
-    kept = tuple(x for x in before.evals if x.problem_set != s.problem_set) if before else ()
-    state = _preset(state, s.preset, evals=(*kept, s))
-    level: Level = "error" if not s.judged else "warning" if s.passed < s.judged or s.unjudged else "good"
-    why = next((f": {j.detail}" for j in _unjudged(before, s.problem_set)), "")
-    return _news(state, e, level, f"{s.preset} {s.problem_set}: {s.words}{why}")
-
-
-def _unjudged(preset: PresetState | None, problem_set: str) -> list[Judgement]:
-    answers = preset.judgements if preset else ()
-    return [j for j in answers if j.problem_set == problem_set and not counts_for_the_model(j)]
-
-
-def _lossless_ended(state: SessionState, e: ev.LosslessEnded) -> SessionState:
-    s = e.summary
-    state = _preset(state, s.preset, lossless=s)
-    words = f"{s.preset} lossless: {s.identical} of {s.compared} texts identical to {s.reference}"
-    return _news(state, e, "error" if s.diverged else "good", words)
-
-
-def _suspicion(state: SessionState, e: ev.SuspicionRaised) -> SessionState:
-    kept = tuple(s for s in state.suspicions if (s.rule, s.preset) != (e.suspicion.rule, e.suspicion.preset))
-    state = replace(state, suspicions=(*kept, e.suspicion))
-    return _news(state, e, "warning", f"suspect the {e.suspicion.suspect}: {e.suspicion.words}")
+        state = with_preset(state, e.preset, switching_since_t=e.t, **begun)
+    return with_news(state, e, "info", e.words) if e.words else state
 
 
 def _gpus(state: SessionState, e: ev.GpusSampled) -> SessionState:
@@ -337,7 +135,9 @@ def _gpus(state: SessionState, e: ev.GpusSampled) -> SessionState:
 def _idle_power(state: SessionState, e: ev.IdlePowerMeasured) -> SessionState:
     known = [watts for watts in e.power_w if watts is not None]
     state = replace(state, idle_power_w=e.power_w)
-    return _news(state, e, "info", f"GPUs before the sweep: {sum(known):.0f} W, {len(known)} of {len(e.power_w)} read")
+    return with_news(
+        state, e, "info", f"GPUs before the sweep: {sum(known):.0f} W, {len(known)} of {len(e.power_w)} read"
+    )
 
 
 def _server(state: SessionState, e: ev.ServerSampled) -> SessionState:
@@ -355,20 +155,20 @@ def _command(state: SessionState, e: ev.CommandReceived) -> SessionState:
         state = replace(state, pending=pending[e.command])
     elif e.command == "resume":
         state = replace(state, pending="")
-    return _news(state, e, "info", f"asked: {e.command} {e.argument}".rstrip())
+    return with_news(state, e, "info", f"asked: {e.command} {e.argument}".rstrip())
 
 
 def _note(state: SessionState, e: ev.NoteAdded) -> SessionState:
     state = replace(state, notes=(*state.notes, News(e.t, e.at, "info", e.text)))
-    return _news(state, e, "info", f"note: {e.text}")
+    return with_news(state, e, "info", f"note: {e.text}")
 
 
 def _said(state: SessionState, e: ev.Said) -> SessionState:
-    return _news(state, e, e.level, e.words)
+    return with_news(state, e, e.level, e.words)
 
 
 def _ended(state: SessionState, e: ev.SessionEnded) -> SessionState:
-    presets = {name: _left(p, e.at) for name, p in state.presets.items()}
+    presets = {name: left_behind(p, e.at) for name, p in state.presets.items()}
     state = replace(
         state,
         status=e.status,
@@ -386,28 +186,15 @@ def _ended(state: SessionState, e: ev.SessionEnded) -> SessionState:
     level: Level = "warning" if measured else "error"
     if e.status == "finished" and measured == len(state.cells):
         level = "good"
-    return _news(state, e, level, f"session {e.status}: {e.words}")
+    return with_news(state, e, level, f"session {e.status}: {e.words}")
 
 
 _REDUCERS: dict[type, Callable[[SessionState, Any], SessionState]] = {
+    **PRESET_REDUCERS,
+    **CELL_REDUCERS,
     ev.SessionStarted: _started,
     ev.SessionResumed: _resumed,
     ev.PhaseChanged: _phase,
-    ev.ProofStepChanged: _proof_step,
-    ev.PresetProved: _proved,
-    ev.PresetLost: _preset_lost,
-    ev.PresetSkipped: _preset_skipped,
-    ev.PresetAdded: _preset_added,
-    ev.PresetsReordered: _reordered,
-    ev.CellStarted: _cell_started,
-    ev.CellProgressed: _cell_progressed,
-    ev.CellEnded: _cell_ended,
-    ev.CellMarked: _cell_marked,
-    ev.CellReset: _cell_reset,
-    ev.AnswerJudged: _judged,
-    ev.EvalEnded: _eval_ended,
-    ev.LosslessEnded: _lossless_ended,
-    ev.SuspicionRaised: _suspicion,
     ev.GpusSampled: _gpus,
     ev.IdlePowerMeasured: _idle_power,
     ev.ServerSampled: _server,
