@@ -12,7 +12,7 @@ from statistics import median
 from loadgen.cell_acceptance import Acceptance
 from loadgen.figures import CellFigures, GpuWindow, Mark, MarkKind, ServerWindow
 from loadgen.records import RequestRecord
-from loadgen.spec import CellSpec, ClosedLoop, WorkerHealth
+from loadgen.spec import Calibration, CellSpec, ClosedLoop, WorkerHealth
 
 LOOP_LAG_LIMIT_S = 0.005
 CPU_SHARE_LIMIT = 0.85
@@ -55,7 +55,7 @@ def cell_marks(
         None if health is None else client_bound(health),
         _under_run(requests, spec, figures),
         None if server is None else _queued(server),
-        _cache_hits(spec, figures),
+        _cache_hits(valid, spec),
         _short_output(valid, spec),
         _short_steady(valid, figures),
         _cold(valid),
@@ -125,13 +125,20 @@ def _queued(server: ServerWindow) -> Mark | None:
     )
 
 
-def _cache_hits(spec: CellSpec, figures: CellFigures) -> Mark | None:
-    share = figures.cached_token_share
-    if spec.workload.cache != "unique" or spec.workload.turns > 1 or share is None or share <= CACHED_SHARE_LIMIT:
+def _cache_hits(valid: Sequence[RequestRecord], spec: CellSpec) -> Mark | None:
+    """The chat template's own tokens begin every prompt, are always cached, and are not what was asked to be new."""
+    if spec.workload.cache != "unique" or spec.workload.turns > 1:
+        return None
+    template = (spec.calibration or Calibration()).overhead
+    told = [(r.cached_tokens, r.prompt_tokens) for r in valid if r.cached_tokens is not None and r.prompt_tokens]
+    prompt = sum(tokens for _, tokens in told)
+    share = sum(max(0.0, cached - template) for cached, _ in told) / prompt if prompt else 0.0
+    if share <= CACHED_SHARE_LIMIT:
         return None
     return Mark(
         kind=MarkKind.CACHE_HITS,
-        reason=f"{share:.0%} of the prompt tokens came from the prefix cache, though every prompt was to be new",
+        reason=f"{share:.0%} of the prompt tokens, beyond the {template:.0f} of the chat template, came from the "
+        "prefix cache, though every prompt was to be new",
         value=share,
         limit=CACHED_SHARE_LIMIT,
     )

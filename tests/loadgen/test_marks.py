@@ -8,7 +8,7 @@ from loadgen.figures import CellFigures, GpuWindow, Interval, Mark, MarkKind, Se
 from loadgen.marks import diverged, not_in_effect, tau_drop
 from loadgen.measure import measure_cell
 from loadgen.records import RequestRecord
-from loadgen.spec import Poisson, WorkerHealth, Workload
+from loadgen.spec import Calibration, Poisson, WorkerHealth, Workload
 from tests.loadgen.records import cell, evenly, failed, ok
 
 HEALTHY = WorkerHealth(loop_lag_p99_s=0.001, cpu_share=0.3, streams_open_max=2)
@@ -74,10 +74,18 @@ def test_requests_that_wait_for_the_step_under_way_are_no_queue() -> None:
 
 
 def test_cache_hits_only_where_none_were_asked_for() -> None:
-    cached = good(cached_tokens=30)
+    cached = good(cached_tokens=40)
     assert marks(cached)[MarkKind.CACHE_HITS].value == pytest.approx(0.5)
     for wanted in (Workload(cache="warm"), Workload(cache="shared-prefix"), Workload(turns=3)):
         assert marks(cached, workload=wanted) == {}
+
+
+def test_the_chat_template_is_always_cached_and_no_reason_to_doubt() -> None:
+    cached = good(cached_tokens=24)
+    assert marks(cached, calibration=Calibration(overhead=31.0)) == {}
+    assert MarkKind.CACHE_HITS in marks(cached, calibration=Calibration(overhead=0.0))
+    over = marks(good(cached_tokens=36), calibration=Calibration(overhead=31.0))[MarkKind.CACHE_HITS]
+    assert over.value == pytest.approx(5 / 60)
     assert marks(good(cached_tokens=3)) == {}  # 5 % is allowed
     assert marks(good(cached_tokens=None)) == {}
 
