@@ -21,8 +21,9 @@ def good(n: int = 200, **changes: object) -> list[RequestRecord]:
 
 
 def marks(records: list[RequestRecord], concurrency: int = 2, **changes: object) -> dict[MarkKind, Mark]:
-    spec = cell(concurrency, max_tokens=11, **{k: v for k, v in changes.items() if k in ("arrival", "workload")})
-    others = {k: v for k, v in changes.items() if k not in ("arrival", "workload")}
+    asked = ("arrival", "workload", "calibration")
+    spec = cell(concurrency, max_tokens=11, **{k: v for k, v in changes.items() if k in asked})
+    others = {k: v for k, v in changes.items() if k not in asked}
     figures = measure_cell(records, spec, **({"health": HEALTHY} | others))  # type: ignore[arg-type]
     return {mark.kind: mark for mark in figures.marks}
 
