@@ -16,6 +16,7 @@ from reconfig.redaction import HIDDEN, Redactor, is_secret, redactor_for
 from sessions.errors import NewerSchema, SessionError
 from sessions.folder import SessionInfo, folders, printable, read_info
 from sessions.logread import read_for_state, state_from
+from sessions.points import VOIDING
 from sessions.state import SessionState
 
 _SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
@@ -59,12 +60,27 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return (self.info.driver if self.info else None) or (self.state.gpus.driver if self.state.gpus else None)
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What one preset of a listed session came to: its best cell that no mark voids."""
+
+    preset: str
+    settings: str
+    measured: int = 0
+    cells: int = 0
+    best_tok_s: float | None = None
+    acceptance_length: float | None = None
+    at: str = ""
+    evals: tuple[str, ...] = ()
+
+
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list of sessions.
 
     Attributes:
         created: UTC, ISO 8601, or empty where unknown.
         cells_done, cells: how many of the planned cells are through.
+        base_url: of the server; `end`: how the session ended, in words; `gpus`: their names, one each.
+        standings: its presets, in their order.
         problem: why the session cannot be opened, or empty.
     """
 
@@ -78,6 +94,10 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     cells: int = 0
     status: str = ""
     simulated: bool = False
+    base_url: str = ""
+    end: str = ""
+    gpus: tuple[str, ...] = ()
+    standings: tuple[Standing, ...] = ()
     problem: str = ""
 
 
@@ -149,6 +169,28 @@ def _listed(folder: Path) -> Listed:
         cells=len(state.cells),
         status=session.status,
         simulated=state.simulated,
+        base_url=printable(state.base_url),
+        end=printable(state.end_words),
+        gpus=session.gpus,
+        standings=tuple(_standing(state, name) for name in state.presets),
+    )
+
+
+def _standing(state: SessionState, name: str) -> Standing:
+    preset = state.presets[name]
+    cells = [c for c in state.cells.values() if c.key.preset == name]
+    measured = [(c.key, c.figures) for c in cells if c.status == "measured" and c.figures is not None]
+    sound = [(key, f) for key, f in measured if not any(m.kind in VOIDING for m in f.marks)]
+    best = max(sound, key=lambda one: one[1].throughput_tok_s or 0.0, default=None)
+    return Standing(
+        preset=printable(name),
+        settings=printable(settings_words(preset.preset)),
+        measured=len(measured),
+        cells=len(cells),
+        best_tok_s=best[1].throughput_tok_s if best else None,
+        acceptance_length=best[1].acceptance_length if best else None,
+        at=f"{best[0].context} x {best[0].concurrency}" if best else "",
+        evals=tuple(printable(f"{e.problem_set}: {e.words}") for e in preset.evals),
     )
 
 

@@ -279,6 +279,10 @@ async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -
         assert "48/48" in rows
         assert "finished SIMULATED" in rows
         assert "interrupted" in rows
+        page = panel_text(app, "page")
+        assert "20260302T115845.000Z-two" in page and "8 x NVIDIA RTX PRO 6000 Blackwell" in page
+        (best,) = [row for row in page.splitlines() if "b8t4-w2048" in row]
+        assert best.split()[1:7] == ["10/16", "2033", "4.30", "60", "x", "64"]
         await pilot.press("slash")
         await until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press(*"finished", "enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,15 +11,15 @@ from textual.binding import Binding, BindingType
 
 from sessions.errors import SpectopError
 from sessions.review import Listed, list_sessions
-from tui.draw import Line, Span, line
+from tui.draw import Line, Span, fit, line, title
 from tui.glyphs import Glyphs
 from tui.screens.ask import Ask, AskLine
 from tui.screens.compare import Compare
 from tui.screens.listed import ListedScreen
 from tui.session_files import delete_session
-from tui.words import english, left, plain_text, right
+from tui.words import english, left, number, plain_text, right
 
-WIDE = 100
+WIDE, WIDEST_LABEL = 100, 40
 _STATUS = {"finished": "good", "running": "accent", "failed": "bad", "unreadable": "bad", "interrupted": "warn"}
 
 
@@ -47,15 +48,51 @@ def session_row(listed: Listed, glyphs: Glyphs, cells: int, *, picked: bool) -> 
     )
 
 
+def session_page(listed: Listed, glyphs: Glyphs, cells: int) -> list[Line]:
+    """Returns what a session came to: where, on what, how it ended, and each preset's best."""
+
+    def words(text: str) -> str:
+        return plain_text(text, glyphs, 300)
+
+    kinds = Counter(listed.gpus)
+    gpus = ", ".join(f"{count} x {name}" for name, count in kinds.items()) or "not known"
+    told = [("server", listed.base_url), ("gpus", gpus), ("end", listed.end)]
+    out = [title(f" {words(listed.name)}", cells, glyphs)]
+    out += [line(Span(f"  {left(name, 8, glyphs)}", "muted"), Span(words(text))) for name, text in told if text]
+    if listed.problem:
+        return [*out, line(Span(f"  {words(listed.problem)}", "bad"))]
+    name = max((len(s.preset) for s in listed.standings), default=0)
+    name = max(8, min(name, 24))
+    head = f"  {left('preset', name, glyphs)}{right('cells', 9, glyphs)}{right('best tok/s', 12, glyphs)}"
+    head += f"{right('accept', 8, glyphs)}  {left('at', 12, glyphs)}settings"
+    out += [(), line(Span(head, "head"))]
+    for s in listed.standings:
+        numbers = f"{right(f'{s.measured}/{s.cells}', 9, glyphs)}{right(number(s.best_tok_s), 12, glyphs)}"
+        evals = f"  {'; '.join(s.evals)}" if s.evals else ""
+        out.append(
+            fit(
+                line(
+                    Span(f"  {left(words(s.preset), name, glyphs)}", "strong"),
+                    Span(f"{numbers}{right(number(s.acceptance_length), 8, glyphs)}"),
+                    Span(f"  {left(s.at or glyphs.absent, 12, glyphs)}"),
+                    Span(words(f"{s.settings}{evals}"), "muted"),
+                ),
+                cells - 1,
+                glyphs,
+            )
+        )
+    return out
+
+
 def _columns(cells: int) -> tuple[int, int]:
     rest = max(20, cells - (61 if cells >= WIDE else 52))
-    return rest * 6 // 10, rest - rest * 6 // 10
+    label = min(rest * 6 // 10, WIDEST_LABEL)
+    return label, min(rest - label, WIDEST_LABEL)
 
 
 class Sessions(ListedScreen):
     """All sessions, newest first."""
 
-    HAS_PAGE = False
     OF_SESSION = False
     KEYS = (
         ("enter", "open"),
@@ -118,9 +155,15 @@ class Sessions(ListedScreen):
         rows = [session_row(s, g, cells, picked=str(s.folder) == self._picked) for s in wanted]
         empty = f"reading{g.ellipsis}" if self._listed is None else "no sessions that fit"
         self.listing.set_rows([session_heading(g, cells)], rows, [str(s.folder) for s in wanted], empty=empty)
+        chosen = self._chosen()
+        self.page.set_lines(session_page(chosen, g, self.page.size.width) if chosen else ())
 
     def _chosen(self) -> Listed | None:
         return next((s for s in self._wanted() if str(s.folder) == self.listing.chosen), None)
+
+    def action_page(self, by: int) -> None:
+        """Moves the cursor by a page of the list."""
+        self.listing.move(by * max(1, self.listing.size.height - 2))
 
     def action_choose(self) -> None:
         """Opens the chosen session in these screens."""
