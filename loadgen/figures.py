@@ -102,7 +102,7 @@ class ServerWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own view over the steady window, as telemetry gathered it; every field may be absent.
 
     Attributes:
-        running_mean: time average of running requests.
+        running_mean: time average of running requests; `running_median`: of the readings.
         waiting_max: most requests seen waiting.
         waiting_share: share of the samples in which some waited; a request that came in a moment ago waits too.
         drafts: counter delta of verify steps over the whole cell (vLLM drafts, SGLang verify calls).
@@ -112,6 +112,7 @@ class ServerWindow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     running_mean: float | None = None
+    running_median: float | None = None
     waiting_max: int | None = None
     waiting_share: float | None = None
     token_usage_max: float | None = None

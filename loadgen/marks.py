@@ -66,7 +66,7 @@ def cell_marks(
         _no_speculation(valid, taken) if speculative else None,
         _few_samples(figures),
         None if gpus is None else _gpu_lost(gpus),
-        _server_under_run(spec, figures),
+        None if server is None else _server_under_run(spec, figures, server),
     )
     return tuple(mark for mark in found if mark is not None)
 
@@ -207,17 +207,20 @@ def _throttled(gpus: GpuWindow) -> Mark | None:
     )
 
 
-def _server_under_run(spec: CellSpec, figures: CellFigures) -> Mark | None:
-    """The server itself ran fewer requests than were open here: the others waited, or were being prefilled."""
-    ran, opened = figures.server_running_mean, figures.effective_concurrency
+def _server_under_run(spec: CellSpec, figures: CellFigures, server: ServerWindow) -> Mark | None:
+    """The server itself ran fewer requests than were open here, in most readings: the others waited for it.
+
+    The median is taken because the gauge runs behind: SGLang's is up to 15 steps late after each prefill.
+    """
+    ran, opened = server.running_median, figures.effective_concurrency
     if ran is None or opened is None or (figures.steady_s or 0.0) < SERVER_SEEN_S:
         return None
     if not isinstance(spec.arrival, ClosedLoop) or ran >= CONCURRENCY_SHARE * min(opened, spec.concurrency):
         return None
     return Mark(
         kind=MarkKind.SERVER_UNDER_RUN,
-        reason=f"the server ran {ran:.1f} of the {spec.concurrency} requests on average: the others waited, or were "
-        "being prefilled",
+        reason=f"the server ran {ran:g} of the {spec.concurrency} requests (median of its readings): the others "
+        "waited, or were being prefilled",
         value=ran,
         limit=CONCURRENCY_SHARE * spec.concurrency,
     )

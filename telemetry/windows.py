@@ -7,6 +7,7 @@ whole cell; a fact that its samples don't bear out is absent.
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -58,7 +59,7 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own view: gauges over the steady window, counter differences over the whole cell.
 
     Attributes:
-        running_mean: time average of running requests.
+        running_mean: time average of running requests; `running_median`: of the readings.
         waiting_max: most requests seen waiting; `waiting_share`: share of the samples with any.
         drafts, accepted, generated, verify_calls, accepted_per_position: rise of the counters; absent after a reset.
         decode_tok_s: decoded tokens a second over the steady window, from the live counter.
@@ -66,6 +67,7 @@ class ServerWindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     running_mean: float | None = None
+    running_median: float | None = None
     waiting_max: int | None = None
     waiting_share: float | None = None
     token_usage_max: float | None = None
@@ -132,6 +134,23 @@ def idle_power_w(samples: Sequence[GpuSample], start: float, end: float) -> tupl
     return tuple(mean_over_time(_points(of, _power), start, end) for of in readings.values())
 
 
+def _running(samples: Sequence[ServerSample]) -> list[Point]:
+    """Running requests over time, without readings that are older than they say.
+
+    SGLang 0.5.23 writes the gauge after each prefill, when the new requests do not count yet, and then every 15 decode
+    steps (`load_snapshot_publish_interval`): none running while tokens are being decoded is such a reading.
+    """
+    points = []
+    decoded: float | None = None
+    for sample in samples:
+        now = sample.decode_tokens_total
+        decoding = decoded is not None and now is not None and now > decoded
+        if sample.running is not None and (sample.running > 0 or not decoding):
+            points.append(Point(sample.t, float(sample.running)))
+        decoded = now
+    return points
+
+
 def server_window(
     samples: Sequence[ServerSample],
     start: float,
@@ -150,7 +169,8 @@ def server_window(
     inside = [sample for sample in samples if start <= sample.t <= end]
     waiting = [sample.waiting for sample in inside if sample.waiting is not None]
     usage = [sample.token_usage for sample in inside if sample.token_usage is not None]
-    running = [Point(s.t, float(s.running)) for s in samples if s.running is not None]
+    running = _running(samples)
+    counts = [point.value for point in running if start <= point.t <= end]
     decoded = [Point(s.t, s.decode_tokens_total) for s in samples if s.decode_tokens_total is not None]
     spanning = _spanning(samples, cell_start, cell_end)
     last_t = max(cell_end, spanning[-1].t if spanning else cell_end)
@@ -159,6 +179,7 @@ def server_window(
     reset = any(sample.counters_reset for sample in told)
     facts = ServerWindowFacts(
         running_mean=mean_over_time(running, start, end),
+        running_median=statistics.median(counts) if counts else None,
         waiting_max=max(waiting) if waiting else None,
         waiting_share=sum(1 for count in waiting if count > 0) / len(waiting) if waiting else None,
         token_usage_max=max(usage) if usage else None,

@@ -245,3 +245,18 @@ def test_running_is_weighted_by_time():
     samples = [ServerSample(t=t, source="x", running=n) for t, n in ((0.0, 0), (1.0, 8), (9.0, 4), (10.0, 4))]
     # borders half-way between readings: 0 for 0.5 s, 8 for 4.5 s, 4 for 5 s
     assert server_window(samples, 0.0, 10.0).running_mean == pytest.approx((8 * 4.5 + 4 * 5) / 10)
+
+
+def test_a_gauge_that_runs_behind_is_seen_through():
+    """Readings of a real SGLang 0.5.23, one request always open: seconds, running, tokens decoded in all."""
+    readings = (
+        *((79.7, 0, 117), (80.0, 0, 117), (81.0, 0, 120), (82.1, 0, 125), (83.1, 0, 130), (84.2, 1, 135)),
+        *((85.2, 1, 140), (86.3, 1, 152), (87.3, 1, 159), (88.5, 1, 172), (89.5, 0, 182), (90.6, 0, 187)),
+        *((91.7, 0, 192), (92.8, 0, 196), (93.9, 1, 201), (94.9, 1, 212), (96.0, 1, 220), (97.1, 1, 224)),
+    )
+    samples = [ServerSample(t=t, source="x", running=n, decode_tokens_total=float(d)) for t, n, d in readings]
+    facts = server_window(samples, 80.5, 97.1)
+    assert facts.running_median == 1.0
+    assert facts.running_mean == pytest.approx(1.0, abs=0.15)
+    idle = [ServerSample(t=float(t), source="x", running=0, decode_tokens_total=117.0) for t in range(6)]
+    assert server_window(idle, 1, 4).running_median == 0.0
