@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconfig.presets import NO_WINDOW, Preset, PresetError
+from reconfig.presets import AS_IS, NO_WINDOW, Preset
 
 ANY_ALGORITHM = "*"
 ENVIRONMENT = "env:"
@@ -113,6 +113,8 @@ def arguments(preset: Preset, vocabulary: Vocabulary) -> tuple[list[str], dict[s
     """
     flags: list[str] = []
     env: dict[str, str] = {}
+    if preset.algorithm == AS_IS:
+        raise CannotExpress(preset.name, AS_IS, vocabulary.name, "it is what bench calls a server that shows nothing")
     if preset.speculative:
         words = algorithm_words(preset, vocabulary)
         say(words.switch, preset.algorithm, flags, env)
@@ -173,22 +175,6 @@ def algorithm_words(preset: Preset, vocabulary: Vocabulary) -> AlgorithmWords:
             preset.name, f"algorithm {preset.algorithm}", vocabulary.name, f"it has no words for it (it knows {known})"
         )
     return words
-
-
-def check_all(presets: Sequence[Preset], vocabulary: Vocabulary) -> None:
-    """Refuses a plan whose presets a vocabulary cannot express, all of them in one message.
-
-    Raises:
-        PresetError: names every preset and setting.
-    """
-    problems = []
-    for preset in presets:
-        try:
-            arguments(preset, vocabulary)
-        except CannotExpress as error:
-            problems.append(str(error))
-    if problems:
-        raise PresetError("\n".join(problems))
 
 
 def spelling_of(

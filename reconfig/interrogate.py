@@ -16,7 +16,7 @@ import msgspec
 from loadgen.spec import DialectName, Target
 from reconfig.effective import shown_settings
 from reconfig.flags import ANY_ALGORITHM, AlgorithmWords, Spelling, Vocabulary
-from reconfig.presets import Preset, name_of
+from reconfig.presets import AS_IS, Preset, name_of
 from reconfig.processes import LocalProcesses, is_this_machine
 from reconfig.redaction import Redactor
 from reconfig.server import HttpServer, ServerFacts
@@ -111,7 +111,7 @@ async def interrogate(target: Target, *, server: HttpServer | None = None) -> In
         )
     if facts is None:
         other: DialectName = "vllm" if await asked.status("/version") == 200 else "openai"
-        return msgspec.structs.replace(found, dialect=other)
+        return msgspec.structs.replace(found, dialect=other, preset=Preset(name="as-is", algorithm=AS_IS))
     vocabulary = vocabulary_of(facts)
     return msgspec.structs.replace(
         found,

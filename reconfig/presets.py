@@ -22,12 +22,16 @@ class PresetError(ValueError):
     """Raised by `expand` for entries that contradict themselves or collide; the words name the entry and the cure."""
 
 
+AS_IS = "AS_IS"
+"""The algorithm of a server that shows no settings and is measured as it stands."""
+
+
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """One server configuration.
 
     Attributes:
         name: unique in the session, made from what differs (`b8t4-w2048`) unless given.
-        algorithm: "NONE" (no speculation), "DFLASH", "DDTREE", "NGRAM", ...; upper case.
+        algorithm: "NONE" (no speculation), "DFLASH", "DDTREE", "NGRAM", ...; upper case; `AS_IS` of `bench` alone.
         budget: nodes of the verified tree; `topk`: candidates a position.
         window: draft window in tokens; "none" asks for no window; `None` asks nothing about it.
         block_size: draft tokens a step.
@@ -48,7 +52,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def speculative(self) -> bool:
         """Whether the preset asks for speculation at all."""
-        return self.algorithm != "NONE"
+        return self.algorithm not in ("NONE", AS_IS)
 
 
 class SettingFound(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconfig.presets import Preset, Proof
+from reconfig.presets import AS_IS, Preset, Proof
 from reconfig.redaction import HIDDEN, Redactor, is_secret, redactor_for
 from sessions.errors import NewerSchema, SessionError
 from sessions.folder import SessionInfo, folders, printable, read_info
@@ -212,7 +212,8 @@ def settings_words(preset: Preset) -> str:
         ("window", preset.window),
         ("block", preset.block_size),
     )
-    parts = [preset.algorithm, *(f"{word} {value}" for word, value in numbers if value is not None)]
+    algorithm = "not shown by the server" if preset.algorithm == AS_IS else preset.algorithm
+    parts = [algorithm, *(f"{word} {value}" for word, value in numbers if value is not None)]
     parts += [*_shown_flags(preset), *(f"{name}={value}" for name, value in _shown_env(preset).items())]
     return printable(" ".join(parts))
 

@@ -7,7 +7,7 @@ import re
 
 from evals.coding import answer_tokens
 from reconfig.interrogate import Interrogated, RunBy
-from reconfig.presets import Preset
+from reconfig.presets import AS_IS, Preset
 
 
 def sweep_text(found: Interrogated, api_key_env: str | None) -> str:
@@ -95,6 +95,13 @@ def _manager(run_by: RunBy, preset: Preset) -> list[str]:
 
 def _presets(found: Interrogated) -> list[str]:
     preset = found.preset
+    if preset.algorithm == AS_IS:
+        return [
+            "# The server does not show its settings: say here what each preset asks for. An example:",
+            "# [[presets]]",
+            '# algorithm = "NGRAM"',
+            "# block_size = [4, 8]",
+        ]
     if not preset.speculative:
         return [
             "# The server runs without speculation; that is the reference above. An example of a grid:",

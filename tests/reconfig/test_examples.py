@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconfig.flags import FlagsTable, check_all
+from reconfig.flags import FlagsTable, arguments
 from reconfig.managers import ManagerConfig, manager_from
 from reconfig.presets import PresetEntry, expand
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from
@@ -25,7 +25,7 @@ def test_an_example_is_a_manager_with_presets_that_its_server_can_be_told(path: 
     manager = manager_from(config, state_dir=tmp_path)
     presets = expand(msgspec.convert(sweep["presets"], list[PresetEntry]))
     vocabulary = vocabulary_from(msgspec.convert(sweep["flags"], FlagsTable))
-    check_all(presets, vocabulary)
+    assert all(arguments(preset, vocabulary) for preset in presets)
     words = manager.instructions(["--some-flag", "1"], {"A": "b"})
     assert "--some-flag 1" in words
     assert "A=b" in words

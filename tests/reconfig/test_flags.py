@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconfig.expectations import expectations
-from reconfig.flags import CannotExpress, FlagsTable, arguments, check_all, left_out
-from reconfig.presets import Preset, PresetError
+from reconfig.flags import CannotExpress, FlagsTable, arguments, left_out
+from reconfig.presets import AS_IS, Preset, PresetError
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from
 
 TREE = Preset(name="b8t4-w2048", algorithm="DDTREE", budget=8, topk=4, window=2048)
@@ -73,11 +73,9 @@ def test_what_a_vocabulary_cannot_express_is_named_with_preset_and_vocabulary(
     assert all(word in str(caught.value) for word in (preset.name, setting, vocabulary))
 
 
-def test_a_plan_is_refused_as_a_whole_with_every_preset_named() -> None:
-    with pytest.raises(PresetError) as caught:
-        check_all([TREE, NO_TREE_WINDOW, CHAIN], VOCABULARIES["mainline"])
-    assert len(str(caught.value).splitlines()) == 2
-    check_all([TREE, CHAIN], VOCABULARIES["ddtree"])
+def test_what_bench_calls_a_server_that_shows_nothing_cannot_be_asked_for() -> None:
+    with pytest.raises(CannotExpress, match="AS_IS"):
+        arguments(Preset(name="as-is", algorithm=AS_IS), VOCABULARIES["mainline"])
 
 
 def test_own_words_of_a_sweep_file_stand_on_top_of_a_known_vocabulary() -> None:

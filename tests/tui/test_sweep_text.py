@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconfig.flags import arguments
 from reconfig.interrogate import Interrogated, RunBy, preset_of, vocabulary_of
 from reconfig.managers import CommandConfig, ManagerConfig, ManualConfig, SystemdConfig, manager_from
-from reconfig.presets import Preset
+from reconfig.presets import AS_IS, Preset
 from reconfig.server import ServerFacts
 from reconfig.vocabularies import VOCABULARIES, vocabulary_from
 from sessions.sweep import Sweep, parse_sweep
@@ -97,6 +98,8 @@ def test_the_server_s_present_settings_are_the_file_s_preset(server: str) -> Non
 @pytest.mark.parametrize("dialect", ["vllm", "openai"])
 def test_a_server_of_another_kind_gives_a_file_too(dialect: str) -> None:
     told = Interrogated(base_url="https://gpu1:8000/x", models=("m",), dialect=dialect, run_by=RUN_BY["manual"])  # type: ignore[arg-type]
+    told = msgspec.structs.replace(told, preset=Preset(name="as-is", algorithm=AS_IS))
+    assert "does not show its settings" in sweep_text(told, None)
     sweep = read(told)
     assert (sweep.server.dialect, sweep.server.base_url) == (dialect, "https://gpu1:8000/x")
     assert [preset.name for preset in sweep.expanded()] == ["none"]
