@@ -7,12 +7,15 @@ import contextlib
 import os
 import re
 import signal
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
 from reconfig.loglines import LineAssembler, LogLine, plain
 from reconfig.managers.protocol import ManagerError
+
+COLLECT_LIMIT_S = 5.0
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -106,5 +109,18 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:
-        # Shielded, so that a cancelled caller still collects the process it started.
-        await asyncio.shield(process.wait())
+        await _collect(process)
+
+
+async def _collect(process: asyncio.subprocess.Process) -> None:
+    """Waits for a killed process, however often the caller is cancelled meanwhile: it ends at once, or not at all."""
+    ended = asyncio.ensure_future(process.wait())
+    deadline = time.monotonic() + COLLECT_LIMIT_S
+    cancelled = False
+    while not ended.done() and (left := deadline - time.monotonic()) > 0:
+        try:
+            await asyncio.wait({ended}, timeout=left)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError

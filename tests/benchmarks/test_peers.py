@@ -15,7 +15,7 @@ def test_without_any_it_says_how_to_get_them(
 ) -> None:
     monkeypatch.setattr(peers, "HOME", tmp_path / "none")
     peers.main()
-    assert "python -m benchmarks.peers install aiperf guidellm" in capsys.readouterr().out
+    assert "python -m benchmarks.peers install aiperf guidellm sglang" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,7 @@ def test_without_any_it_says_how_to_get_them(
                 ]
             },
         ),
+        ("sglang", "report.jsonl", {"output_throughput": 100.0, "median_itl_ms": 2.0}),
     ],
 )
 def test_reports_are_read(name: str, file: str, report: object, tmp_path: Path) -> None:
@@ -50,6 +51,6 @@ def test_reports_are_read(name: str, file: str, report: object, tmp_path: Path) 
 @pytest.mark.parametrize("name", peers.PEERS)
 def test_commands_name_the_server_and_the_number_of_streams(name: str, tmp_path: Path) -> None:
     command = peers.PEERS[name].command(4321, 7, 99, tmp_path / "tok", tmp_path)
-    assert command[0] == name
+    assert name in command[0] or any(part.startswith(f"{name}.") for part in command)
     assert any("http://127.0.0.1:4321" in part for part in command)
     assert sum(part in ("7", "kind=concurrent,streams=7", "kind=max_requests,count=7") for part in command) == 2

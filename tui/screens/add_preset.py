@@ -16,6 +16,7 @@ from reconfig.presets import Preset, PresetEntry, PresetError, expand
 from sessions.commands import Reply
 from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
+from tui.widgets.line_input import LineInput
 from tui.widgets.panel import Panel
 from tui.words import plain_text, wrapped
 
@@ -64,7 +65,7 @@ class AddPreset(ModalScreen[str | None]):
             for name, hint in self.FIELDS:
                 with Horizontal():
                     yield Panel(lambda w, h, name=name: [line(Span(name, "muted"))], classes="label")  # type: ignore[misc]
-                    yield Input(placeholder=hint, compact=True, id=name)
+                    yield LineInput(hint=hint, id=name)
             problem = Panel(self._problem_lines, glyphs=self.glyphs, id="problem")
             problem.styles.height = 3
             yield problem

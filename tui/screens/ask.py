@@ -13,6 +13,7 @@ from textual.widgets import Input
 
 from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
+from tui.widgets.line_input import LineInput
 from tui.widgets.panel import Panel
 from tui.words import wrapped
 
@@ -105,7 +106,7 @@ class AskLine(ModalScreen[str | None]):
             head = Panel(lambda w, h: [line(Span(self.question, "head"))], glyphs=self.glyphs)
             head.styles.height = 1
             yield head
-            yield Input(value=self.value, placeholder=self.hint, compact=True, id="line")
+            yield LineInput(value=self.value, hint=self.hint, id="line")
 
     def on_mount(self) -> None:
         """Puts the cursor into the field."""
