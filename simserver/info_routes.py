@@ -186,10 +186,10 @@ async def model(request: web.Request) -> web.StreamResponse:
 
 
 async def loads(request: web.Request) -> web.StreamResponse:
-    """`GET /v1/loads`: live numbers; some of them only with `--enable-metrics`."""
+    """`GET /v1/loads`: as last published; some numbers only with `--enable-metrics`."""
     server = request.app[SERVER]
     counters, scheduler, settings = server.counters, server.scheduler, server.settings
-    view = scheduler.load_view()
+    view = scheduler.published
     metered = bool(settings.args["enable_metrics"])
     lifetime = counters.lifetime_accept_length
     if request.query.get("format") == "prometheus":

@@ -63,6 +63,9 @@ class Scheduler:
         self._cold_start = settings.faults.number("cold-start")
         self._idle = asyncio.Event()
         self._idle.set()
+        self._publish_every = int(settings.args["load_snapshot_publish_interval"] or 1)
+        self._unpublished = 0
+        self.published = self.load_view()
 
     @property
     def unfinished(self) -> list[Job]:
@@ -127,6 +130,12 @@ class Scheduler:
     def _note_idle(self) -> None:
         if not self.unfinished:
             self._idle.set()
+            self._publish()
+
+    def _publish(self) -> None:
+        """Writes down how loaded it is, for `/v1/loads`: after a prefill, every few decode steps, and when idle."""
+        self.published = self.load_view()
+        self._unpublished = 0
 
     def _arm(self) -> None:
         if self._busy and self._timer is None:
@@ -257,6 +266,7 @@ class Scheduler:
         counters.cache_hit_rate = hits / (hits + new) if hits + new else 0.0
         started = sum(1 for job, _ in plan if job.prefilled == job.cached)
         self._report.prefill(self.load_view(), started, new, hits, due)
+        self._publish()
         for job, take in plan:
             job.prefilled += take
             if job.prefilled < job.prompt_length:
@@ -292,6 +302,9 @@ class Scheduler:
         window.tokens += tokens
         window.rows += rows
         window.correct += correct
+        self._unpublished += 1
+        if self._unpublished >= self._publish_every:
+            self._publish()
         if window.steps >= _LOG_EVERY:
             self._report.decode(self.load_view(), due)
         if any(job.finish is not None for job in self.running):

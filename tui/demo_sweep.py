@@ -29,6 +29,7 @@ def demo_sweep(*, faults: Sequence[str], speed: float, load_seconds: float, seed
     command += ["--model-path", "simulated/Kimi-K2.6", "--served-model-name", MODEL, "--enable-metrics"]
     command += ["--enable-cache-report", "--max-running-requests", "48"]
     command += ["--sim-speed", str(speed), "--sim-load-seconds", str(load_seconds), "--sim-seed", str(seed)]
+    command += ["--sim-drain-poll-seconds", f"{1 / speed:g}"]  # a real server looks every 5 s
     for fault in faults:
         command += ["--sim-fault", fault]
     return Sweep(
