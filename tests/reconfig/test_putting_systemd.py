@@ -96,6 +96,7 @@ async def _ask(lab: Bench, path: str) -> Any:
 
 
 @needs("systemd")
+@pytest.mark.timeout(120 + 30 * SWITCHES)
 async def test_switches_while_the_old_process_drains_and_answers_measure_only_the_new_one(
     systemd: Systemd, lab: Bench
 ) -> None:
