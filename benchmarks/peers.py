@@ -21,6 +21,7 @@ import msgspec
 from benchmarks.client import compile_firehose, firehose, read_by_us
 
 HOME = Path(__file__).parent / ".peers"
+SGLANG_CLIENT = Path(__file__).with_name("peer_sglang.py")
 PACED_STREAMS, PACED_CHUNKS, PACED_US = 64, 1000, 2000
 FAST_STREAMS, FAST_CHUNKS = 32, 2000
 LIMIT_S = 300
@@ -90,7 +91,7 @@ def _read_guidellm(folder: Path) -> Reported:
 
 def _sglang(port: int, streams: int, tokens: int, tokenizer: Path, folder: Path) -> list[str]:
     return [
-        *("python", "-m", "sglang.benchmark.serving", "--backend", "sglang-oai-chat", "--model", "mock"),
+        *("python", str(SGLANG_CLIENT), "--backend", "sglang-oai-chat", "--model", "mock"),
         *("--base-url", f"http://127.0.0.1:{port}", "--tokenizer", str(tokenizer), "--dataset-name", "random-ids"),
         *("--num-prompts", str(streams), "--max-concurrency", str(streams), "--random-input-len", "64"),
         *("--random-output-len", str(tokens), "--random-range-ratio", "1", "--disable-tqdm"),
@@ -103,36 +104,14 @@ def _read_sglang(folder: Path) -> Reported:
     return Reported(report["output_throughput"], report["median_itl_ms"])
 
 
-# SGLang's client imports most of its server; what only its kernels need is left out.
-_SGLANG_NEEDS = (
-    *(
-        "torch==2.13.0",
-        "torchvision==0.28.0",
-        "transformers==5.19.0",
-        "aiohttp",
-        "msgspec",
-        "numpy",
-        "orjson",
-        "requests",
-    ),
-    *("tqdm", "datasets", "pillow", "pybase64", "psutil", "pyzmq", "fastapi", "python-multipart", "IPython"),
-    *(
-        "compressed-tensors==0.18.0",
-        "gguf",
-        "mistral_common[image]",
-        "tiktoken",
-        "loguru",
-        "nvidia-ml-py",
-        "scipy",
-        "regex",
-    ),
-    *("apache-tvm-ffi==0.1.11", "accelerate", "pandas", "sentencepiece", "soundfile", "cloudpickle", "dill", "einops"),
-)
-
 PEERS = {
     "aiperf": Peer((("aiperf==0.13.0",),), _aiperf, _read_aiperf),
     "guidellm": Peer((("guidellm==0.8.1",),), _guidellm, _read_guidellm),
-    "sglang": Peer((("--no-deps", "sglang==0.5.23"), _SGLANG_NEEDS), _sglang, _read_sglang),
+    "sglang": Peer(
+        (("--no-deps", "sglang==0.5.23"), ("--requirement", str(SGLANG_CLIENT.with_suffix(".txt")))),
+        _sglang,
+        _read_sglang,
+    ),
 }
 
 

@@ -77,7 +77,7 @@ async def measure(read: Callable[[int, int], Awaitable[list[list[int]]]], port: 
     return {"events": events, "wall_s": took, "cpu_s": used, "gap_ms": statistics.median(gaps) / 1e6}
 
 
-def main() -> None:
+def read_here() -> None:
     """Runs the reader named on the command line."""
     kind, port, streams = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     take_precedence()
@@ -86,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    read_here()
