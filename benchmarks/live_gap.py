@@ -2,7 +2,8 @@
 
 The server is `firehose.c`: one chunk each 2 ms in every stream, 32,000 a second in all. A session of one cell measures
 it, as in a sweep: an engine, a load process, the log on disk; the screen is attached, and its terminal is read. The gap
-is the cell's own figure, a median over its requests.
+is the cell's own figure, a median over its requests. Beside it stands the least a Python client can do: a bare reader,
+alone on the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from benchmarks.client import compile_firehose, firehose
+from benchmarks.client import compile_firehose, firehose, read_by
 from loadgen.figures import CellFigures
 from sessions.state import SessionState
 from sessions.sweep import MatrixTable, ServerTable, Sweep, TelemetryTable
@@ -21,6 +22,7 @@ from tests.sessions.engines import DDTREE, Run
 from tests.sessions.terminals import SPECTOP, Terminal
 
 STREAMS, CHUNKS, GAP_US = 64, 1000, 2000
+ASKED_MS = GAP_US / 1e3
 REQUESTS = 4 * STREAMS
 ROUNDS = 3
 LIMIT = 0.05
@@ -74,23 +76,28 @@ def _paced(folder: Path) -> AbstractContextManager[int]:
     return firehose(compile_firehose(folder), CHUNKS, GAP_US)
 
 
+def _off(gap_ms: float) -> str:
+    return f"{gap_ms:6.3f} ms ({gap_ms / ASKED_MS - 1:+.1%})"
+
+
 def main() -> None:
     """Prints the gaps of both, a few rounds in turn."""
     found: dict[str, list[float]] = {"no screen": [], "live screen": []}
-    asked_ms = GAP_US / 1e3
-    print(f"{STREAMS} streams, one chunk each {asked_ms:g} ms: median gap and tok/s of the cell")
+    print(f"{STREAMS} streams, one chunk each {ASKED_MS:g} ms: median gap and tok/s of the cell")
     with tempfile.TemporaryDirectory(prefix="gap-") as made, _paced(Path(made)) as port:
         for _ in range(ROUNDS):
+            bare = read_by("bare", port, STREAMS)
+            cost = f"{bare.cpu_us:.0f} us CPU an event"
+            print(f"  {'bare reader':12} {_off(bare.gap_ms)}  {bare.events_s:8,.0f} events/s, {cost}")
             for name, gaps in found.items():
                 figures = figures_of(asyncio.run(measure(port, Path(made), screen=name == "live screen")))
                 gap = (figures.chunk_gap_s.p50 or 0.0) * 1e3
                 gaps.append(gap)
-                off = f"{gap:6.3f} ms ({gap / asked_ms - 1:+.1%})"
                 late = f"worker's loop late by {(figures.client.loop_lag_p99_s or 0.0) * 1e3:.1f} ms (p99)"
-                print(f"  {name:12} {off}  {figures.throughput_tok_s or 0.0:8,.0f} tok/s  {late}")
-    worst = max(abs(gap / asked_ms - 1) for gap in found["live screen"])
-    verdict = "within" if worst <= LIMIT else "beyond"
-    print(f"beside the live screen the gap is off by {worst:.1%} at most: {verdict} {LIMIT:.0%}")
+                print(f"  {name:12} {_off(gap)}  {figures.throughput_tok_s or 0.0:8,.0f} tok/s  {late}")
+    gaps = sorted(found["live screen"])
+    verdict = "within" if abs(gaps[ROUNDS // 2] / ASKED_MS - 1) <= LIMIT else "beyond"
+    print(f"beside the live screen, median round: {_off(gaps[ROUNDS // 2])}: {verdict} {LIMIT:.0%}")
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
