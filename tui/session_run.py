@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,9 @@ from sessions.log import lock_holder
 from sessions.state import SessionState
 from sessions.sweep import Sweep, sweep_to_json
 from tui.plain import EXIT_INTERRUPTED, exit_status, has_screen, name_folder, name_of, watch_plainly
+
+ENGINE_ENDS_S = 60.0
+"""Seconds that an engine may take after its session's end, for the last tables on disk."""
 
 
 def new_session(sweep: Sweep, sessions_dir: Path, *, path: Path | None = None, text: str | None = None) -> Path:
@@ -95,6 +99,9 @@ async def watch_headless(folder: Path, engine: subprocess.Popen[bytes] | None = 
         sys.stdout.write(f"the sweep {does} with:\n  spectop attach {name_of(folder)}\n")
         return EXIT_INTERRUPTED if interrupted else 0
     _tables(state, folder)
+    if engine is not None:  # so that whatever a script does next with the session finds nobody at work in it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(engine.wait, ENGINE_ENDS_S)
     return exit_status(state, interrupted)
 
 
