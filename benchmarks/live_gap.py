@@ -95,9 +95,9 @@ def main() -> None:
                 gaps.append(gap)
                 late = f"worker's loop late by {(figures.client.loop_lag_p99_s or 0.0) * 1e3:.1f} ms (p99)"
                 print(f"  {name:12} {_off(gap)}  {figures.throughput_tok_s or 0.0:8,.0f} tok/s  {late}")
-    gaps = sorted(found["live screen"])
-    verdict = "within" if abs(gaps[ROUNDS // 2] / ASKED_MS - 1) <= LIMIT else "beyond"
-    print(f"beside the live screen, median round: {_off(gaps[ROUNDS // 2])}: {verdict} {LIMIT:.0%}")
+    worst = max(abs(gap / ASKED_MS - 1) for gap in found["live screen"])
+    verdict = "within" if worst <= LIMIT else "beyond"
+    print(f"beside the live screen the gap is off by {worst:.1%} at most: {verdict} {LIMIT:.0%}")
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

@@ -420,7 +420,7 @@ async def test_recommend_gives_no_verdict_where_noise_or_a_single_vote_makes_it(
         assert "no preset is better within noise; first by figure: b" in shown
         assert "b8t4-w2048 (only one)" in shown
         assert "no other preset has a vote there" in shown
-        own = next(row for row in shown.splitlines() if "13 of 16 points" in row and "b8t4-w2048" in row)
+        own = next(row for row in shown.splitlines() if "13/16 points" in row and "b8t4-w2048" in row)
         assert "reference" in own
         assert "core-5: 4 of 5 passed, a smaller share than under another preset" in shown
 

@@ -57,7 +57,7 @@ def draw_recommendation(found: Recommendation, cells: int, glyphs: Glyphs) -> li
     for s in found.standings:
         own = s.preset == found.reference and s.ratio is not None
         text = right("reference" if own else gain_words(s.ratio, s.interval, glyphs), 18, glyphs)
-        told = f"  {s.points} of {s.of} points, best in {s.best_at}"
+        told = f"  {s.points}/{s.of} points, best or equal at {s.best_at}"
         role = "strong" if s.preset == found.overall else ""
         out.append(
             line(Span(f"   {left(plain_text(s.preset, glyphs), 22, glyphs)}", role), Span(text), Span(told, "muted"))
