@@ -84,9 +84,9 @@ class Evals(ListedScreen):
         head = [line(Span(f"  no lossless check under this preset: {why}", "muted"))]
         if summary is not None:
             words = f"  {g.hot} DIVERGED:" if summary.diverged else " "
-            words += f" {summary.identical} of {summary.compared} texts identical to {plain_text(summary.reference, g)}"
+            words += f" {summary.identical}/{summary.compared} texts identical to {plain_text(summary.reference, g)}"
             if summary.median_first_difference is not None:
-                words += f", first difference at token {number(summary.median_first_difference, 0)} (median)"
+                words += f", median first difference at token {number(summary.median_first_difference, 0)}"
             if summary.of_the_reference:
                 words = f"  {plain_text(summary.preset, g)} is the reference: the others are held against its texts"
             head = [line(Span(words, "bad" if summary.diverged else "strong"))]
