@@ -9,9 +9,9 @@ import math
 import random
 from collections.abc import Iterator
 
-from loadgen import stats
 from loadgen.records import RequestRecord
 from loadgen.spec import Arrival, ClosedLoop, Constant, Poisson, Ramp, Stop
+from loadgen.student import ratio_half_width
 
 FEWEST_FOR_INTERVAL_STOP = 8  # finished requests before an interval is believed enough to stop on it
 
@@ -122,7 +122,7 @@ class StopRule:
             return
         self._seconds.append(took)
         self._tokens.append(float(record.n_out or 0) if record.valid else 0.0)
-        self._half_width = stats.ratio_half_width(self._tokens, self._seconds)
+        self._half_width = ratio_half_width(self._tokens, self._seconds)
 
     def may_start(self, started: int, elapsed_s: float) -> bool:
         """Whether one more request may start.

@@ -45,7 +45,7 @@ class Prober:
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
             transport=AiohttpTransport(
-                verify=trusted(), limits=httpx.Limits(max_connections=8, keepalive_expiry=KEEPALIVE_S)
+                verify=trusted(self.base_url), limits=httpx.Limits(max_connections=8, keepalive_expiry=KEEPALIVE_S)
             ),
             base_url=self.base_url,
             headers=dialects.headers(Target(base_url=self.base_url, model="", api_key=api_key)),

@@ -175,7 +175,9 @@ class HttpServer:
             async with (
                 asyncio.timeout(limit_s + CONNECT_LIMIT_S),
                 httpx.AsyncClient(
-                    timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S), trust_env=False, verify=trusted()
+                    timeout=httpx.Timeout(limit_s, connect=CONNECT_LIMIT_S),
+                    trust_env=False,
+                    verify=trusted(self.base_url),
                 ) as client,
             ):
                 return await client.get(self.base_url + path, headers=self._headers)

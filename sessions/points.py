@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from loadgen.figures import CellFigures, Interval, Mark, MarkKind
-from loadgen.stats import t_quantile
+from loadgen.student import t_quantile
 from sessions.folder import shortened
 from sessions.state import CellState, SessionState
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from typing import Literal
 
@@ -42,12 +43,13 @@ class ServerGauges:
         dialect: Dialect = "sglang",
         api_key: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._client = httpx.AsyncClient(
             base_url=base_url.rstrip("/"),
             headers=headers,
-            transport=AiohttpTransport(limits=httpx.Limits(max_connections=4, keepalive_expiry=4.0)),
+            transport=AiohttpTransport(verify=verify, limits=httpx.Limits(max_connections=4, keepalive_expiry=4.0)),
             timeout=httpx.Timeout(timeout_s),
             trust_env=False,
         )

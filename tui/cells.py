@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sessions.points import Estimate, Point, PointCells, ratio
-from sessions.state import PresetState
+from sessions.state import CellState, PresetState
 from tui.metrics import TTFT_P99, Metric, mark_letters
+from tui.remembered import remembered
 from tui.view import Facts
 
 LIVE_S = 5.0
@@ -49,19 +50,29 @@ def pass_counts(preset: PresetState) -> tuple[int, int]:
 def point_cells(facts: Facts, preset: str, context: int, concurrency: int) -> PointCells | None:
     """Returns the repetitions of one preset at one matrix point of the shown temperature."""
     cells = facts.repetitions(preset, context, concurrency)
-    return PointCells(preset, Point(context, concurrency, facts.temperature), tuple(cells)) if cells else None
+    return _point_of(preset, tuple(cells)) if cells else None
 
 
 def shown(facts: Facts, preset: str, context: int, concurrency: int, metric: Metric | None = None) -> Shown:
     """Returns a matrix point of one preset under a metric (the view's by default)."""
     metric = metric or facts.metric
-    at = point_cells(facts, preset, context, concurrency)
-    if at is None:
+    cells = facts.repetitions(preset, context, concurrency)
+    if not cells:
         return Shown(status="absent")
+    reference = facts.state.reference if metric.relative else None
+    base = facts.repetitions(reference, context, concurrency) if reference not in (None, preset) else []
+    return _made(metric, reference, preset, len(cells), *cells, *base)
+
+
+@remembered(8192)
+def _made(metric: Metric, reference: str | None, preset: str, count: int, *cells: CellState) -> Shown:
+    """Makes one matrix point: of the first `count` cells, held against the others where the metric is relative."""
+    at = _point_of(preset, cells[:count])
+    base = _point_of(reference, cells[count:]) if reference is not None and len(cells) > count else None
     statuses = {c.status for c in at.cells}
     order = ("running", "measured", "failed", "not-in-effect", "skipped")
     found = at.estimate(metric.estimate)
-    value, half, same = _figure(facts, at, metric, found)
+    value, half, same = _figure(metric, found, base, is_reference=reference == preset)
     return Shown(
         status=next((s for s in order if s in statuses), "waiting"),
         value=value,
@@ -93,19 +104,20 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def _point_of(preset: str, cells: tuple[CellState, ...]) -> PointCells:
+    key = cells[0].key
+    return PointCells(preset, Point(key.context, key.concurrency, key.temperature), cells)
+
+
 def _figure(
-    facts: Facts, at: PointCells, metric: Metric, found: Estimate | None
+    metric: Metric, found: Estimate | None, base: PointCells | None, *, is_reference: bool
 ) -> tuple[float | None, float | None, bool]:
     if found is None:
         return None, None, False
     if not metric.relative:
         return found.value * metric.scale, None if found.half is None else found.half * metric.scale, False
-    reference = facts.state.reference
-    if reference is None:
-        return None, None, False
-    if reference == at.preset:
+    if is_reference:
         return 0.0, None, True
-    base = point_cells(facts, reference, at.point.context, at.point.concurrency)
     return lead_over(found, base.estimate(metric.estimate) if base else None)
 
 

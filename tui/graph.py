@@ -40,11 +40,11 @@ def by_time(times: Sequence[float], values: Sequence[float | None], window_s: fl
     if not times or points <= 0:
         return [None] * max(0, points)
     each = window_s / points
-    last = int(times[-1] // each)
+    border = int(times[-1] // each) - points + 1
     sums = [0.0] * points
     counts = [0] * points
     for t, value in zip(times, values, strict=True):
-        place = points - 1 - (last - int(t // each))
+        place = int(t // each) - border
         if value is not None and 0 <= place < points:
             sums[place] += value
             counts[place] += 1

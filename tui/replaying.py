@@ -1,14 +1,25 @@
-"""Keys that move through a saved session: play, pause, faster, slower, from cell to cell."""
+"""Keys that move through a saved session: play, pause, faster, slower, from cell to cell.
+
+Reading sessions back takes numpy; the screens of a running one do without, and are there sooner.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sessions.commands import Source
-from sessions.replay import SPEEDS, ReplaySource
 from tui.words import clock
+
+if TYPE_CHECKING:
+    from sessions.replay import ReplaySource
 
 
 def replay_of(source: Source) -> ReplaySource | None:
     """Returns the source as a replay, where it is one."""
+    if source.live:
+        return None
+    from sessions.replay import ReplaySource
+
     return source if isinstance(source, ReplaySource) else None
 
 
@@ -35,6 +46,8 @@ def toggle(replay: ReplaySource) -> str:
 
 def change_speed(replay: ReplaySource, by: int) -> str:
     """Takes the next faster or slower speed; returns it in words."""
+    from sessions.replay import SPEEDS
+
     nearest = min(range(len(SPEEDS)), key=lambda i: abs(SPEEDS[i] - replay.speed))
     replay.speed = SPEEDS[max(0, min(nearest + by, len(SPEEDS) - 1))]
     return f"{replay.speed:g}x"

@@ -20,7 +20,6 @@ from sessions.client import EngineClient
 from sessions.commands import Command, Source
 from sessions.errors import SpectopError
 from sessions.folder import control_of, sessions_dir
-from sessions.replay import ReplaySource
 from sessions.review import open_session as open_saved
 from tui.clipboard import write_capture
 from tui.copying import asked_command
@@ -80,9 +79,8 @@ class SpectopApp(WatchingApp):
         self.title = title
 
     def on_mount(self) -> None:
-        """Opens the home screen."""
+        """Opens the home screen; Textual calls the base class's own `on_mount` after it."""
         self.push_screen(Live())
-        super().on_mount()
 
     @property
     def commandable(self) -> bool:
@@ -317,6 +315,8 @@ class SpectopApp(WatchingApp):
         if found.live and control is not None:
             source = EngineClient(control, folder=folder)
         else:
+            from sessions.replay import ReplaySource
+
             source = await asyncio.to_thread(ReplaySource, folder, start="end")
         if found.skipped:
             self.tell(f"not all could be read: {'; '.join(found.skipped)}", "warning")

@@ -94,7 +94,7 @@ class WatchingApp(App[str]):
         self.pace = Pace(self._backlog, period_s)
         self._clock = clock
         self._received = clock()
-        self._below_drawn = self._received
+        self._below_drawn = self._shown = self._received
         self._newest: SessionState | None = None
         self._fresh = asyncio.Event()
 
@@ -198,12 +198,14 @@ class WatchingApp(App[str]):
         self.look(lost=words)
 
     def _tick(self) -> None:
-        state = self.facts.state
-        if self.facts.view.live and not self.facts.view.lost and state.phase not in STILL and self.pace.may_draw():
+        """Lets the elapsed times go on where no state came meanwhile that did."""
+        ticks = self.facts.view.live and not self.facts.view.lost and self.facts.state.phase not in STILL
+        if ticks and self._clock() - self._shown >= TICK_S / 2 and self.pace.may_draw():
             self._show(self.facts)
 
     def _show(self, facts: Facts) -> None:
-        since = self._clock() - self._received if facts.view.live and facts.state.phase not in STILL else 0.0
+        self._shown = self._clock()
+        since = self._shown - self._received if facts.view.live and facts.state.phase not in STILL else 0.0
         left = remaining_s(facts.state)
         self.facts = replace(facts, now_t=facts.state.t + since, left_s=left)
         with self.batch_update():

@@ -109,10 +109,10 @@ async def run_engine(folder: Path, *, resume: bool) -> Ending:
         for repaired in log.repaired:
             recorder.happen(Said(level="warning", words=repaired))
         recorder.happen(Said(level="info", words=FAR_GPUS if far else choice.why))
-        gauges = ServerGauges(target.base_url, target.dialect, target.api_key)
+        gauges = ServerGauges(target.base_url, target.dialect, target.api_key, verify=trusted(target.base_url))
         watch = Watch(recorder, choice.source, gauges, sweep.telemetry.interval, devices)
         pool = WorkerPool(sweep.load.workers, log.origin_ns, target)
-        await asyncio.gather(pool.start(), asyncio.to_thread(trusted))
+        await pool.start()
         watch.start()
         guard = Guard(target, manager, watch.logged)
         measuring = Measuring(sweep, recorder, pool, watch, target, guard)

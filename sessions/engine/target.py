@@ -21,7 +21,7 @@ async def flush_cache(target: Target) -> bool:
     headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
     try:
         async with httpx.AsyncClient(
-            timeout=FLUSH_WAIT_S + 5.0, headers=headers, trust_env=False, verify=trusted()
+            timeout=FLUSH_WAIT_S + 5.0, headers=headers, trust_env=False, verify=trusted(target.base_url)
         ) as client:
             answer = await client.post(f"{target.base_url}/flush_cache", params={"timeout": FLUSH_WAIT_S})
     except httpx.HTTPError:

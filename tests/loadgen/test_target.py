@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from typing import Any
 
 import pytest
 
+from loadgen.certificates import trusted
 from loadgen.errors import ModelNotServed, NoModels, TargetError, TargetRefused, TargetUnreachable
 from loadgen.spec import DialectName, Target
 from loadgen.target import count_tokens, detect_target
@@ -128,3 +130,9 @@ async def test_counting_tokens(server: str, body: str) -> None:
 async def test_counting_where_it_can_not_be_counted() -> None:
     async with canned(SERVERS["sglang"]) as (url, _):
         assert await count_tokens(await detect_target(url), "Once upon a time") is None
+
+
+def test_the_system_is_trusted_and_only_where_an_address_is_https():
+    nobody = trusted("http://127.0.0.1:30000")
+    assert nobody.get_ca_certs() == [] and nobody.verify_mode is ssl.CERT_REQUIRED and nobody.check_hostname
+    assert trusted("HTTPS://host").cert_store_stats() == ssl.create_default_context().cert_store_stats()

@@ -184,13 +184,13 @@ async def test_a_terminal_that_was_too_slow_to_be_told_the_end_reads_it_in_the_l
 
 
 async def test_several_terminals_see_the_same_and_scripts_command(tmp_path: Path, runs: list[Run]) -> None:
-    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2), requests_per_slot=6, speed=2.0), tmp_path)
+    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2), load_seconds=3.0), tmp_path)
     runs.append(run)
     run.start()
     clients = [await run.client() for _ in range(3)]
     screen = Terminal([SPECTOP, "attach", str(run.folder)])
     try:
-        await run.until(clients[0], lambda s: s.phase == "measuring")
+        await run.until(clients[0], lambda s: s.phase == "reconfiguring")
         name = run.folder.name
         paused = await asyncio.to_thread(spectop, "ctl", name, "pause", sessions=tmp_path)
         assert (paused.returncode, paused.stdout) == (0, "pausing when the present step is done\n")
@@ -235,18 +235,22 @@ async def test_a_stopped_session_is_resumed_and_its_old_end_is_not_taken_for_the
 
 
 async def test_a_second_engine_is_refused_and_the_first_does_not_notice(tmp_path: Path, runs: list[Run]) -> None:
-    run = Run(sweep_on_simserver(DDTREE, concurrency=(1,), requests_per_slot=6, speed=2.0), tmp_path)
+    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2)), tmp_path)
     runs.append(run)
     run.start()
     client = await run.client()
     await run.until(client, lambda s: s.phase == "measuring")
+    assert (await client.command(Command(name="pause"))).ok  # so that it is there, however long the second one takes
+    await run.until(client, lambda s: s.paused)
     assert run.engine is not None
     second = start_engine(run.folder, resume=True)
     assert await asyncio.to_thread(second.wait, 60) == 2
     said = last_words(run.folder)
     assert f"another engine writes to this session (process {run.engine.pid})" in said
     assert "Traceback" not in said
+    assert (await client.command(Command(name="resume"))).ok
     state = await run.until(client, lambda _: False)
+    assert [c.status for c in state.cells.values()] == ["measured", "measured"]
     await client.close()
     assert await run.wait() == 0
     check_folder(run.folder, {})

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 
 from tui.draw import Line, Span, line
-from tui.layout import Needs, arrange, preset_line_width
+from tui.layout import Needs, Rect, arrange, preset_line_width
 from tui.replaying import replay_of
 from tui.screens.base import SpectopScreen
 from tui.view import Facts
@@ -120,6 +120,10 @@ class Live(SpectopScreen):
         Binding("end", "app.replay('end')", "Saved session: its end"),
     ]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[str, Rect] = {}
+
     def compose(self) -> ComposeResult:
         """All panels; the layout places those that have room."""
         yield self.head()
@@ -153,6 +157,9 @@ class Live(SpectopScreen):
     def _place(self) -> None:
         width, height = self.app.size
         places = arrange(width, height, needs_of(self.facts, preset_line_width(width, height)))
+        if places == self._places:
+            return
+        self._places = places
         for panel in self.query(Panel):
             place = places.get(panel.id or "")
             panel.display = place is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sessions.state import GpuPoint
 from telemetry.samples import GpuReading
 from tui.draw import Line, Span, line, title
+from tui.glyphs import Glyphs
 from tui.graph import area, bar, by_time
+from tui.remembered import remembered
 from tui.view import Facts
 from tui.words import gib, number, plain_text, right
 
@@ -74,13 +77,16 @@ def _row(facts: Facts, place: int, r: GpuReading, cells: int, history: int) -> L
         Span(f" {number(r.temperature_c, 0):>4}  ", "warn" if (r.temperature_c or 0) >= HOT_C else ""),
     ]
     if history:
-        points = facts.state.gpu_history
-        values = [p.utilisation[place] if place < len(p.utilisation) else None for p in points]
-        dots = history * (2 if g.braille else 1)
-        graph = area(by_time([p.t for p in points], values, WINDOW_S, dots), history, 1, g, top=1.0)
-        spans.append(Span(graph[0] + "  ", "graph"))
+        spans.append(Span(_history(facts.state.gpu_history, place, history, g) + "  ", "graph"))
     spans.extend(flags(facts, r))
     return line(*spans)
+
+
+@remembered(64)
+def _history(points: tuple[GpuPoint, ...], place: int, cells: int, g: Glyphs) -> str:
+    values = [p.utilisation[place] if place < len(p.utilisation) else None for p in points]
+    dots = cells * (2 if g.braille else 1)
+    return area(by_time([p.t for p in points], values, WINDOW_S, dots), cells, 1, g, top=1.0)[0]
 
 
 def flags(facts: Facts, r: GpuReading) -> list[Span]:

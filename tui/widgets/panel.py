@@ -51,6 +51,7 @@ class Panel(Widget):
         self.glyphs = glyphs
         self._draw = draw
         self._lines: list[Line] = []
+        self._drawn: list[Line] = []
         self._styles: dict[str, Style] = {}
 
     def redraw(self) -> None:
@@ -59,12 +60,18 @@ class Panel(Widget):
         if cells <= 0 or rows <= 0 or not self.display:
             return
         drawn = list(self._draw(cells, rows))[:rows] if self._draw is not None else []
-        fitted = [merged(fit(row, cells, self.glyphs)) for row in drawn]
-        fitted.extend([fit((), cells)] * (rows - len(fitted)))
-        before, self._lines = self._lines, fitted
+        drawn.extend([()] * (rows - len(drawn)))
+        before, drawn_before = self._lines, self._drawn
         if len(before) != rows:
+            self._lines = [merged(fit(row, cells, self.glyphs)) for row in drawn]
+            self._drawn = drawn
             self.refresh()
             return
+        fitted = [
+            kept if row == was else merged(fit(row, cells, self.glyphs))
+            for row, was, kept in zip(drawn, drawn_before, before, strict=True)
+        ]
+        self._lines, self._drawn = fitted, drawn
         dirty: list[Region] = []
         for y, (old, new) in enumerate(zip(before, fitted, strict=True)):
             if (stretch := changed(old, new)) is not None:
