@@ -125,14 +125,25 @@ def changed(before: Line, after: Line) -> tuple[int, int] | None:
     """
     if before == after:
         return None
-    old, new = _columns(before), _columns(after)
+    most = min(len(before), len(after))
+    same = 0
+    while same < most and before[same] == after[same]:
+        same += 1
+    while same and any(of[same:] and width(of[same].text[:1]) == 0 for of in (before, after)):
+        same -= 1  # a sign without a cell of its own stands in the one before it
+    most -= same
+    ends = 0
+    while ends < most and before[-1 - ends] == after[-1 - ends]:
+        ends += 1
+    begin = line_width(before[:same])
+    old, new = _columns(before[same : len(before) - ends]), _columns(after[same : len(after) - ends])
     if len(old) != len(new):
-        return 0, max(len(old), len(new))
+        return 0, max(line_width(before), line_width(after))
     first = next((i for i, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]), None)
     if first is None:
         return None
     last = next(i for i in range(len(new), 0, -1) if old[i - 1] != new[i - 1])
-    return first, last
+    return begin + first, begin + last
 
 
 def _columns(of: Line) -> list[tuple[str, str]]:
@@ -144,7 +155,7 @@ def _columns(of: Line) -> list[tuple[str, str]]:
         for ch in text:
             cells = width(ch)
             if cells == 0 and out:
-                out[-1] = (out[-1][0] + ch, role)
+                out[-1] = (out[-1][0] + ch, out[-1][1])
             else:
                 out.extend([(ch, role)] * cells)
     return out

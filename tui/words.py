@@ -5,6 +5,7 @@ Answered only here: how many decimals a figure has, and what is taken out of tex
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import unicodedata
@@ -97,6 +98,7 @@ def only_ascii(text: str) -> str:
     return "".join(ch if ch.isascii() else "?" * cell_len(ch) for ch in text)
 
 
+@functools.lru_cache(maxsize=2048)
 def width(text: str) -> int:
     """Returns the cells a text takes."""
     return len(text) if text.isascii() else cell_len(text)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from tui.draw import Span, changed, fit, line, line_width, merged, sides, text_of, title
+from tui.draw import Line, Span, changed, fit, line, line_width, merged, sides, text_of, title
 from tui.glyphs import ASCII, BLOCKS, UTF8
 from tui.graph import area, bar, by_time, heat, progress
 
@@ -20,6 +23,31 @@ def test_only_the_differing_stretch_of_a_line_is_repainted() -> None:
     after = fit(line("tok/s  ", Span("171.2", "heat1"), "  end"), 30)
     assert changed(before, after) == (9, 10)
     assert changed(before, before) is None
+
+
+_LINES = st.lists(
+    st.builds(Span, st.text(alphabet="ab 模e\u0301█", max_size=4), st.sampled_from(["", "good", "bad"])), max_size=5
+).map(tuple)
+
+
+@given(_LINES, _LINES)
+def test_the_stretch_holds_every_difference_and_begins_and_ends_with_one(before: Line, after: Line) -> None:
+    cells = max(line_width(before), line_width(after))
+    old, new = (cells_of(fit(of, cells)) for of in (before, after))
+    differ = [i for i in range(cells) if old[i] != new[i]]
+    found = changed(fit(before, cells), fit(after, cells))
+    assert found == ((differ[0], differ[-1] + 1) if differ else None)
+
+
+def cells_of(of: Line) -> list[tuple[str, str]]:
+    """Every cell with its sign, and the marks that stand in it, told one by one."""
+    out: list[tuple[str, str]] = []
+    for text, role in of:
+        for ch in text:
+            if (cells := cell_len(ch)) == 0 and out:
+                out[-1] = (out[-1][0] + ch, out[-1][1])
+            out += [(ch, role)] * cells
+    return out
 
 
 def test_a_changed_role_is_a_change() -> None:

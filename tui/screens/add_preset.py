@@ -17,7 +17,7 @@ from sessions.commands import Reply
 from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
 from tui.widgets.line_input import LineInput
-from tui.widgets.panel import Panel
+from tui.widgets.panel import ROLE_CLASSES, Panel
 from tui.words import plain_text, wrapped
 
 Offer = Callable[[Preset], Awaitable[Reply]]
@@ -38,6 +38,7 @@ class AddPreset(ModalScreen[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back_out", "Cancel")]
+    COMPONENT_CLASSES: ClassVar[set[str]] = ROLE_CLASSES
     CSS_PATH = "ask.tcss"
     FIELDS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("algorithm", "DDTREE, DFLASH, NGRAM or NONE"),

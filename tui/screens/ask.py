@@ -14,7 +14,7 @@ from textual.widgets import Input
 from tui.draw import Line, Span, line
 from tui.glyphs import Glyphs
 from tui.widgets.line_input import LineInput
-from tui.widgets.panel import Panel
+from tui.widgets.panel import ROLE_CLASSES, Panel
 from tui.words import wrapped
 
 _WIDTH = 66
@@ -32,6 +32,7 @@ class Ask(ModalScreen[str]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back_out", "Cancel")]
+    COMPONENT_CLASSES: ClassVar[set[str]] = ROLE_CLASSES
     CSS_PATH = "ask.tcss"
 
     def __init__(self, title: str, words: list[str], choices: list[tuple[str, str]], glyphs: Glyphs) -> None:
@@ -91,6 +92,7 @@ class AskLine(ModalScreen[str | None]):
     """Asks for a line of text; the result is `None` when the operator backs out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back_out", "Cancel")]
+    COMPONENT_CLASSES: ClassVar[set[str]] = ROLE_CLASSES
     CSS_PATH = "ask.tcss"
 
     def __init__(self, title: str, hint: str, glyphs: Glyphs, *, value: str = "") -> None:

@@ -13,7 +13,7 @@ from tui.draw import Line, Span, line, line_width
 from tui.glyphs import Glyphs
 from tui.view import Facts
 from tui.widgets.head import draw_head
-from tui.widgets.panel import Panel
+from tui.widgets.panel import ROLE_CLASSES, Panel
 
 if TYPE_CHECKING:
     from tui.spectop import SpectopApp
@@ -50,6 +50,7 @@ class SpectopScreen(Screen[None]):
     OF_SESSION: ClassVar[bool] = True
     """Whether what it shows belongs to the session that is watched."""
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "back", "Back")]
+    COMPONENT_CLASSES: ClassVar[set[str]] = ROLE_CLASSES
     AUTO_FOCUS = ""
 
     @property

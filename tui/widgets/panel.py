@@ -7,7 +7,6 @@ shows, and asks for a repaint of the differing stretch of each line only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -23,11 +22,14 @@ from tui.glyphs import UTF8, Glyphs
 Draw = Callable[[int, int], Sequence[Line]]
 """Makes a panel's lines for its width and height."""
 
+ROLE_CLASSES = {f"panel--{role}" for role in ROLES}
+"""Component classes of every screen with panels: the screen has the roles' looks, since a set for each panel would take
+a third of the time to the first paint."""
+
 
 class Panel(Widget):
     """Shows lines; draws nothing that did not change."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"panel--{role}" for role in ROLES}
     ALLOW_SELECT = False
 
     class Clicked(Message):
@@ -86,15 +88,15 @@ class Panel(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Returns one line's segments."""
-        base = self.rich_style
         if y >= len(self._lines):
-            return Strip.blank(self.size.width, base)
+            return Strip.blank(self.size.width, self._style(""))
         return Strip([Segment(s.text, self._style(s.role)) for s in self._lines[y]])
 
     def _style(self, role: str) -> Style:
         style = self._styles.get(role)
         if style is None:
-            style = self.get_component_rich_style(f"panel--{role}") if role else self.rich_style
+            look = self.screen.get_component_rich_style(f"panel--{role}", partial=True) if role else None
+            style = self.rich_style + look
             self._styles[role] = style
         return style
 
