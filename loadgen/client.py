@@ -128,6 +128,7 @@ class Client:
         self._headers = httpx.Headers(dialects.headers(target) | {"Host": httpx.URL(target.base_url).netloc.decode()})
         self._urls: dict[str, httpx.URL] = {}
         self._aborts = asyncio.Semaphore(ABORTS_AT_ONCE)
+        self._ending = asyncio.Lock()
         self._in_flight: set[str] = set()
         self._no_aborts_until = 0.0
 
@@ -192,18 +193,23 @@ class Client:
         finally:
             self._in_flight.discard(request.rid)
             _flight.set(None)
-        record = reading.record(
-            request,
-            cell=cell,
-            slot=slot,
-            worker=worker,
-            origin_ns=self._origin_ns,
-            due_ns=due,
-            sent_ns=sent,
-            over_ns=self._clock_ns(),
-            http_status=status,
-            failure=failure,
-        )
+        over = self._clock_ns()
+        # A record of a thousand chunks takes most of a millisecond. Streams often end together: the others are read
+        # between one record and the next, or their chunks would be seen late.
+        async with self._ending:
+            await asyncio.sleep(0)
+            record = reading.record(
+                request,
+                cell=cell,
+                slot=slot,
+                worker=worker,
+                origin_ns=self._origin_ns,
+                due_ns=due,
+                sent_ns=sent,
+                over_ns=over,
+                http_status=status,
+                failure=failure,
+            )
         if record.error is not None and self.target.api_key is not None:
             record = msgspec.structs.replace(record, error=record.error.replace(self.target.api_key, "***"))
         if not request.keep_text:
