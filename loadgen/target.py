@@ -5,6 +5,8 @@ Nothing here generates a token; readiness is proven elsewhere, by real generatio
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +23,8 @@ from loadgen.failures import body_text, cause_of
 from loadgen.spec import DialectName, Target
 
 TIMEOUT_S = 10.0
+TEXTS_AT_ONCE = 64
+QUESTIONS_AT_ONCE = 16
 SERVER_INFO_PATHS = ("/server_info", "/get_server_info")
 """SGLang's, the older spelling last."""
 
@@ -169,22 +173,44 @@ async def detect_target(
         )
 
 
-async def count_tokens(target: Target, text: str) -> int | None:
-    """Counts a raw text's tokens as the server's own tokenizer does.
+async def count_tokens(target: Target, texts: Sequence[str]) -> list[int | None]:
+    """Counts raw texts' tokens as the server's own tokenizer does.
 
     Returns:
-        Tokens, special ones that the tokenizer adds included; `None` where the server has no `/tokenize`.
+        Tokens of each, special ones that the tokenizer adds included; `None` where the server has no `/tokenize`.
 
     Raises:
         TargetUnreachable: nothing answers.
         TargetRefused: the key is missing or wrong.
     """
     async with Prober(target.base_url, target.api_key) as prober:
-        return await count_with(prober, target, text)
+        return await count_with(prober, target, texts)
 
 
-async def count_with(prober: Prober, target: Target, text: str) -> int | None:
-    """Counts a text's tokens like `count_tokens`, over a connection that is there already."""
+async def count_with(prober: Prober, target: Target, texts: Sequence[str]) -> list[int | None]:
+    """Counts texts' tokens like `count_tokens`, over connections that are there already.
+
+    SGLang takes a list of texts in one question; the others, and an SGLang that gives no list back, are asked for each.
+    """
+    counted: list[int | None] = []
+    if target.dialect == "sglang" and len(texts) > 1:
+        for first in range(0, len(texts), TEXTS_AT_ONCE):
+            some = list(texts[first : first + TEXTS_AT_ONCE])
+            value = object_of(await prober.post("/tokenize", {"model": target.model, "prompt": some}))
+            counts = None if value is None else value.get("count")
+            if not isinstance(counts, list) or len(counts) != len(some) or not all(isinstance(n, int) for n in counts):
+                break
+            counted += counts
+    gate = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def one(text: str) -> int | None:
+        async with gate:
+            return await _count_one(prober, target, text)
+
+    return counted + await asyncio.gather(*(one(text) for text in texts[len(counted) :]))
+
+
+async def _count_one(prober: Prober, target: Target, text: str) -> int | None:
     body = {"content": text} if target.dialect == "openai" else {"model": target.model, "prompt": text}
     value = object_of(await prober.post("/tokenize", body))
     if value is None:

@@ -1,7 +1,7 @@
 """Learns how a server counts prompt tokens, so that prompts have the length that was asked for.
 
-With `/tokenize` every piece of a prompt is counted once; without it, a scale is fitted to the usage of two generations
-of different lengths. What the server's chat template adds is known only from a real generation.
+With `/tokenize` every piece of a prompt is counted once; without it, a scale is fitted to the usage of a few
+generations of two lengths. What the server's chat template adds is known only from a real generation.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from statistics import fmean
 
 import msgspec
 
@@ -19,10 +20,15 @@ from loadgen.workload import PromptSource, background_pieces, contents_of, part_
 from loadgen.workload_filler import estimate_tokens
 from loadgen.workload_tasks import TASKS
 
-CountTokens = Callable[[str], Awaitable[int | None]]
+CountTokens = Callable[[Sequence[str]], Awaitable[Sequence[int | None]]]
 
 SHORT_CONTEXT = 120
-AT_ONCE = 16
+SHORT_PROBES = 3
+"""Prompts of one length that are asked: a short one's words are few, and not like those of the others."""
+
+LONG_CONTEXT = 2048
+"""From here on one prompt says enough, and takes long enough."""
+
 _PROBE_INDEX = 2_000_000_000  # prompts that no cell asks
 
 
@@ -34,7 +40,7 @@ async def calibrate_target(
     Args:
         spec: the cell: its workload and context.
         target: the server, asked at `/tokenize`.
-        generator: runs one or two generations of one token.
+        generator: runs a few generations of one token.
         known: of an earlier cell of the same server.
 
     Raises:
@@ -43,8 +49,8 @@ async def calibrate_target(
     """
     async with Prober(target.base_url, target.api_key) as prober:
 
-        async def count(text: str) -> int | None:
-            return await count_with(prober, target, text)
+        async def count(texts: Sequence[str]) -> Sequence[int | None]:
+            return await count_with(prober, target, texts)
 
         return await calibrate(spec, generator, count, known)
 
@@ -59,8 +65,8 @@ async def calibrate(
 
     Args:
         spec: the cell: its workload and context.
-        generator: runs one or two generations of one token.
-        count_tokens: counts a raw text by the server's tokenizer, `None` where it cannot; not asked again then.
+        generator: runs a few generations of one token.
+        count_tokens: counts raw texts by the server's tokenizer, `None` where it cannot; not asked again then.
         known: of an earlier cell of the same server; only missing pieces are counted.
 
     Returns:
@@ -109,19 +115,13 @@ async def _special_tokens(text: str, count_tokens: CountTokens) -> int | None:
     Returns:
         Their number; `None` where the server does not count.
     """
-    once, twice = await count_tokens(text), await count_tokens(text + text)
+    once, twice = await count_tokens([text, text + text])
     return None if once is None or twice is None else max(0, 2 * once - twice)
 
 
 async def _count_all(texts: Sequence[str], special: int, count_tokens: CountTokens) -> dict[int, float]:
     """Tokens of each text without special ones; a text that the server did not count is left out."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(text: str) -> int | None:
-        async with gate:
-            return await count_tokens(text)
-
-    counts = await asyncio.gather(*(one(text) for text in texts))
+    counts = await count_tokens(texts)
     return {part_key(text): float(max(1, n - special)) for text, n in zip(texts, counts, strict=True) if n is not None}
 
 
@@ -130,22 +130,27 @@ async def _template_tokens(
 ) -> float:
     """What the server adds to a prompt, from one short generation; the guess of `Calibration` where it fails."""
     asked = _probe(spec, SHORT_CONTEXT, found, 0)
-    actual, body = await _prompt_tokens(asked, generator), await count_tokens(_text_of(asked))
+    actual, (body,) = await _prompt_tokens(asked, generator), await count_tokens([_text_of(asked)])
     if actual is None or body is None:
         return Calibration().overhead
     return float(actual - (body - special))
 
 
 async def _fit_to_usage(spec: CellSpec, generator: Generator) -> Calibration:
-    """Scale and overhead from the prompt tokens of a short and a long prompt."""
-    short = min(spec.context, SHORT_CONTEXT)  # short prompts have few words, and those are not like the others
+    """Scale and overhead from the prompt tokens of short and of long prompts, by their means."""
+    short = min(spec.context, SHORT_CONTEXT)
     long = max(spec.context, 4 * SHORT_CONTEXT)
-    asked = [_probe(spec, context, Calibration(), i) for i, context in enumerate((short, long))]
-    actual = [await _prompt_tokens(request, generator) for request in asked]
-    short_tokens, long_tokens = actual
-    if short_tokens is None or long_tokens is None:
-        return Calibration()
-    short_guess, long_guess = (estimate_tokens(_text_of(request)) for request in asked)
+    contexts = [short] * SHORT_PROBES + [long] * (SHORT_PROBES if long < LONG_CONTEXT else 1)
+    asked = [_probe(spec, context, Calibration(), i) for i, context in enumerate(contexts)]
+    told: list[int] = []
+    for request in asked:
+        tokens = await _prompt_tokens(request, generator)
+        if tokens is None:
+            return Calibration()
+        told.append(tokens)
+    guessed = [estimate_tokens(_text_of(request)) for request in asked]
+    short_tokens, long_tokens = fmean(told[:SHORT_PROBES]), fmean(told[SHORT_PROBES:])
+    short_guess, long_guess = fmean(guessed[:SHORT_PROBES]), fmean(guessed[SHORT_PROBES:])
     scale = (long_tokens - short_tokens) / (long_guess - short_guess)
     if scale <= 0:
         return Calibration()

@@ -123,13 +123,28 @@ async def test_an_address_that_is_none(url: str) -> None:
 async def test_counting_tokens(server: str, body: str) -> None:
     async with canned(SERVERS[server]) as (url, asked):
         target = await detect_target(url)
-        assert await count_tokens(target, "Once upon a time") == 4
+        assert await count_tokens(target, ["Once upon a time"]) == [4]
         assert json.loads(asked[-1].body)[body] == "Once upon a time"
+
+
+async def test_many_texts_are_one_question_to_sglang() -> None:
+    told = answer(json.dumps({"tokens": [[7], [1, 2, 3]], "count": [1, 3], "max_model_len": 8192}))
+    async with canned({**SERVERS["sglang"], "/tokenize": told}) as (url, asked):
+        assert await count_tokens(await detect_target(url), ["Once", "upon a time"]) == [1, 3]
+        assert [json.loads(a.body)["prompt"] for a in asked if a.line == "POST /tokenize"] == [["Once", "upon a time"]]
+
+
+async def test_an_sglang_that_counts_one_text_only_is_asked_for_each() -> None:
+    told = answer(json.dumps({"tokens": [1, 2, 3, 4], "count": 4, "max_model_len": 8192}))
+    async with canned({**SERVERS["sglang"], "/tokenize": told}) as (url, asked):
+        assert await count_tokens(await detect_target(url), ["Once upon", "a time it"]) == [4, 4]
+        prompts = [json.loads(a.body)["prompt"] for a in asked if a.line == "POST /tokenize"]
+        assert prompts[0] == ["Once upon", "a time it"] and sorted(prompts[1:]) == ["Once upon", "a time it"]
 
 
 async def test_counting_where_it_can_not_be_counted() -> None:
     async with canned(SERVERS["sglang"]) as (url, _):
-        assert await count_tokens(await detect_target(url), "Once upon a time") is None
+        assert await count_tokens(await detect_target(url), ["Once upon", "a time"]) == [None, None]
 
 
 def test_the_system_is_trusted_and_only_where_an_address_is_https():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -28,9 +29,9 @@ class Server:
     def tokens_of(text: str) -> int:
         return len(re.findall(r" ?[A-Za-z]{1,4}| ?[0-9]| ?[^\sA-Za-z0-9]|\n+| +", text))
 
-    async def count(self, text: str) -> int | None:
-        self.asked.append(text)
-        return 1 + self.tokens_of(text)
+    async def count(self, texts: Sequence[str]) -> list[int | None]:
+        self.asked += texts
+        return [1 + self.tokens_of(text) for text in texts]
 
     def prompt_tokens(self, request: GenerationRequest) -> int:
         return TEMPLATE_TOKENS + sum(self.tokens_of(m.content) for m in request.messages)
@@ -91,9 +92,9 @@ async def test_server_that_tells_nothing_leaves_the_guess() -> None:
 async def test_server_that_stops_counting_falls_back_to_usage() -> None:
     server = Server()
 
-    async def never(text: str) -> int | None:
-        return None
+    async def never(texts: Sequence[str]) -> list[int | None]:
+        return [None] * len(texts)
 
     found = await calibrate(spec(1024), server, never)
     assert found.scale > 1.2
-    assert len(server.generated) == 2
+    assert len(server.generated) == 6
