@@ -67,7 +67,7 @@ async def test_usage_alone_gives_about_the_wanted_length(context: int) -> None:
     assert found.counts == {}
     source = PromptSource(spec(context), found)
     lengths = [server.prompt_tokens(source.request(i)) for i in range(40)]
-    assert sum(lengths) / len(lengths) == pytest.approx(context, rel=0.05, abs=8)
+    assert sum(lengths) / len(lengths) == pytest.approx(context, rel=0.05, abs=12)
     assert {r.purpose for r in server.generated} == {"probe"}
     assert {r.max_tokens for r in server.generated} == {1}
 
