@@ -27,7 +27,7 @@ demo: setup
 JOBS ?= 3
 
 test: setup
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -12,6 +12,26 @@ import pytest
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
 
+LONGEST = (
+    "sessions/test_resilience.py",
+    "sessions/test_engine.py",
+    "tui/test_tmux.py",
+    "tui/test_cli.py",
+    "loadgen/test_pool.py",
+    "sessions/test_engine_trouble.py",
+    "reconfig/test_putting_systemd.py",
+    "reconfig/test_putting_command.py",
+    "sessions/test_landscape.py",
+)
+"""Files that take the better part of a minute and more, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets the longest files begin first: files go to processes whole, and the last would end alone."""
+    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+
+
 @pytest.fixture
 def fail_for_missing_part() -> None:
     """Turns a test whose system part is missing into a failure, where skipping is forbidden."""
