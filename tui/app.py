@@ -5,6 +5,7 @@ Textual reads its settings when it is imported, so nothing here imports it befor
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -25,8 +26,12 @@ def run_app(
         read_only: nothing can be commanded from these screens.
     """
     prepare_environment(os.environ)
-    from tui.spectop import SpectopApp
+    gc.disable()  # nothing that is made on the way to the first screen is garbage; the application enables it again
+    try:
+        from tui.spectop import SpectopApp
 
-    app = SpectopApp(source, title=title, folder=folder, read_only=read_only)
-    app.run()
+        app = SpectopApp(source, title=title, folder=folder, read_only=read_only)
+        app.run()
+    finally:
+        gc.enable()
     return app.facts.state if app.facts.state.session else None

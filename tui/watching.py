@@ -6,6 +6,7 @@ It measures nothing and decides nothing: what it shows is the newest state and t
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -43,8 +44,20 @@ from tui.words import cut, plain_text
 
 BELOW_S = 5.0
 """Seconds between two drawings of a screen that lies under a question."""
+SETTLE_S = 1.0
+"""Seconds from the start to the first collection of garbage."""
 STILL = ("finished", "failed", "stopped", "paused", "idle")
 """Phases in which no elapsed time ticks on its own."""
+
+
+def settle_garbage() -> None:
+    """Collects garbage from here on, but looks no more at what is there already.
+
+    Modules, styles and widgets are some hundred thousand objects that stay: going through them takes up to 60 ms, in
+    which no key does anything.
+    """
+    gc.enable()
+    gc.freeze()
 
 
 @runtime_checkable
@@ -127,6 +140,8 @@ class WatchingApp(App[str]):
         self.follow_source()
         self.draw_frames()
         self.set_interval(TICK_S, self._tick)
+        if not self.is_headless:
+            self.set_timer(SETTLE_S, settle_garbage)
         if not self.is_headless and not self.is_web:
             self._watch_terminal()
 
