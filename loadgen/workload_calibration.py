@@ -23,7 +23,7 @@ from loadgen.workload_tasks import TASKS
 CountTokens = Callable[[Sequence[str]], Awaitable[Sequence[int | None]]]
 
 SHORT_CONTEXT = 120
-SHORT_PROBES = 3
+SHORT_PROBES = 5
 """Prompts of one length that are asked: a short one's words are few, and not like those of the others."""
 
 LONG_CONTEXT = 2048

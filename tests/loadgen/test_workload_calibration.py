@@ -67,7 +67,7 @@ async def test_usage_alone_gives_about_the_wanted_length(context: int) -> None:
     assert found.counts == {}
     source = PromptSource(spec(context), found)
     lengths = [server.prompt_tokens(source.request(i)) for i in range(40)]
-    assert sum(lengths) / len(lengths) == pytest.approx(context, rel=0.05, abs=12)
+    assert sum(lengths) / len(lengths) == pytest.approx(context, rel=0.05, abs=8)
     assert {r.purpose for r in server.generated} == {"probe"}
     assert {r.max_tokens for r in server.generated} == {1}
 
@@ -97,4 +97,4 @@ async def test_server_that_stops_counting_falls_back_to_usage() -> None:
 
     found = await calibrate(spec(1024), server, never)
     assert found.scale > 1.2
-    assert len(server.generated) == 6
+    assert len(server.generated) == 10
