@@ -2,9 +2,8 @@
 
 The server is `firehose.c`: one chunk each 2 ms in every stream, 32,000 a second in all. A session of one cell measures
 it, as in a sweep: an engine, load processes, the log on disk; the screen is attached, and its terminal is read. The gap
-is the cell's own figure, a median over its requests. Beside it stands the least a Python client can do: a bare reader,
-alone on the machine. Where that one takes most of a core, so does a single load process, and two are what the cell's
-mark (`client-bound`) asks for.
+is the cell's own figure, a median over its requests. Beside it stands a bare reader, alone on the machine: what it is
+off by, the machine is.
 """
 
 from __future__ import annotations
