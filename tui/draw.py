@@ -5,6 +5,7 @@ A role names what a piece of text means ("good", "muted", "heat3"); the style sh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ ROLES = (
 """Every role there is, beside "" for plain text."""
 
 
+_NARROW = re.compile("[ -~\u2800-\u28ff\u2580-\u259f\u2500-\u257f]*")
 _SEEN_ON_TEXT_ONLY = frozenset({"", *ROLES}) - {"cursor", "key", "sim", "picked"}
 """Roles whose look does not show on a blank."""
 
@@ -136,7 +138,13 @@ def changed(before: Line, after: Line) -> tuple[int, int] | None:
     while ends < most and before[-1 - ends] == after[-1 - ends]:
         ends += 1
     begin = line_width(before[:same])
-    old, new = _columns(before[same : len(before) - ends]), _columns(after[same : len(after) - ends])
+    left, right = before[same : len(before) - ends], after[same : len(after) - ends]
+    old: Sequence[object]
+    new: Sequence[object]
+    if [(s.role, len(s.text)) for s in left] == [(s.role, len(s.text)) for s in right] and _narrow(*left, *right):
+        old, new = "".join(s.text for s in left), "".join(s.text for s in right)
+    else:
+        old, new = _columns(left), _columns(right)
     if len(old) != len(new):
         return 0, max(line_width(before), line_width(after))
     first = next((i for i, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]), None)
@@ -144,6 +152,11 @@ def changed(before: Line, after: Line) -> tuple[int, int] | None:
         return None
     last = next(i for i in range(len(new), 0, -1) if old[i - 1] != new[i - 1])
     return begin + first, begin + last
+
+
+def _narrow(*of: Span) -> bool:
+    """Tells whether every sign takes one column for sure: ASCII, braille and blocks, what nearly all is drawn with."""
+    return all(s.text.isascii() or _NARROW.fullmatch(s.text) for s in of)
 
 
 def _columns(of: Line) -> list[tuple[str, str]]:

@@ -25,35 +25,45 @@ def resample(values: Sequence[float | None], points: int) -> list[float | None]:
     return [None] * (points - len(kept)) + kept
 
 
-def by_time(times: Sequence[float], values: Sequence[float | None], window_s: float, points: int) -> list[float | None]:
-    """Returns the last `window_s` seconds as so many points, each the mean of what falls into it.
+def by_time(
+    times: Sequence[float], series: Sequence[Sequence[float | None]], window_s: float, points: int
+) -> list[list[float | None]]:
+    """Returns of each series the last `window_s` seconds as so many points, each the mean of what falls into it.
 
     The points' borders are fixed moments, so that a graph moves on once a point and stands still in between. A value
     holds for `HOLD_S` seconds, because readings once a second do not fall into every point of a second.
 
     Args:
-        times: seconds, ascending; `values` at them.
-        values: see `times`.
+        times: seconds, ascending.
+        series: values at those times; any number of them.
         window_s: seconds that all points together stand for.
         points: how many.
     """
     if not times or points <= 0:
-        return [None] * max(0, points)
+        return [[None] * max(0, points) for _ in series]
     each = window_s / points
     border = int(times[-1] // each) - points + 1
+    places = [int(t // each) - border for t in times]
+    return [_means(places, values, points, max(1, int(HOLD_S / each))) for values in series]
+
+
+def _means(places: Sequence[int], values: Sequence[float | None], points: int, hold: int) -> list[float | None]:
     sums = [0.0] * points
     counts = [0] * points
-    for t, value in zip(times, values, strict=True):
-        place = int(t // each) - border
+    for place, value in zip(places, values, strict=True):
         if value is not None and 0 <= place < points:
             sums[place] += value
             counts[place] += 1
     out: list[float | None] = []
+    known: float | None = None
     held = 0
     for total, count in zip(sums, counts, strict=True):
-        held = 0 if count else held + 1
-        known = out[-1] if out and held <= max(1, int(HOLD_S / each)) else None
-        out.append(total / count if count else known)
+        if count:
+            known, held = total / count, 0
+        else:
+            held += 1
+            known = known if held <= hold else None
+        out.append(known)
     return out
 
 
@@ -83,7 +93,8 @@ def area(
         highest = 1.0
     steps = 4 if glyphs.braille else len(glyphs.columns)
     full = rows * steps
-    heights = [0 if v is None else max(1 if v > 0 else 0, min(full, round(v / highest * full))) for v in points]
+    scale = full / highest
+    heights = [0 if v is None or v <= 0 else full if v >= highest else int(v * scale + 0.5) or 1 for v in points]
     if not glyphs.braille:
         return [
             "".join(_column(height - floor, glyphs.columns) for height in heights)

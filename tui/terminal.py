@@ -17,7 +17,8 @@ CHECK_S = 5.0
 GRACE_S = 3.0
 """Seconds a process whose terminal is gone has for an orderly end."""
 
-_OVER_SSH = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+_OVER_SSH = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
+"""No slower rate of Textual's own: states are paced by `Pace`, and a key just after a frame would wait for it."""
 _ALWAYS = {"TEXTUAL_ANIMATIONS": "none"}
 
 

@@ -104,15 +104,21 @@ def test_heat_tells_low_from_high_by_sign_and_level() -> None:
 def test_a_graph_over_time_moves_only_when_a_point_is_full() -> None:
     times = [float(i) for i in range(60)]
     values: list[float | None] = [float(i) for i in range(60)]
-    before = by_time(times, values, 60.0, 10)
+    (before,) = by_time(times, [values], 60.0, 10)
     assert before == [2.5, 8.5, 14.5, 20.5, 26.5, 32.5, 38.5, 44.5, 50.5, 56.5]
-    assert by_time([*times, 59.5], [*values, 59.5], 60.0, 10)[:-1] == before[:-1]
-    assert by_time([*times, 60.0], [*values, 60.0], 60.0, 10)[:-1] == before[1:]
+    assert by_time([*times, 59.5], [[*values, 59.5]], 60.0, 10)[0][:-1] == before[:-1]
+    assert by_time([*times, 60.0], [[*values, 60.0]], 60.0, 10)[0][:-1] == before[1:]
 
 
 def test_a_reading_holds_for_a_moment_and_no_longer() -> None:
-    assert by_time([0.0, 9.0], [1.0, 2.0], 10.0, 10) == [1.0, 1.0, 1.0, None, None, None, None, None, None, 2.0]
-    assert by_time([], [], 10.0, 3) == [None, None, None]
+    held, gaps = by_time([0.0, 9.0], [[1.0, 2.0], [None, 2.0]], 10.0, 10)
+    assert held == [1.0, 1.0, 1.0, None, None, None, None, None, None, 2.0]
+    assert gaps == [None] * 9 + [2.0]
+    assert by_time([], [[]], 10.0, 3) == [[None, None, None]]
+
+
+def test_what_is_older_than_the_window_is_left_out() -> None:
+    assert by_time([0.0, 89.0, 90.0, 99.0], [[9.0, 9.0, 1.0, 3.0]], 10.0, 2) == [[1.0, 3.0]]
 
 
 def test_neighbours_of_one_look_become_one_piece() -> None:

@@ -29,12 +29,10 @@ def draw_now(facts: Facts, cells: int, rows: int) -> list[Line]:
     gap = spare >= 2 * each + 1 and each > 1
     times = [p.t for p in state.history]
     dots = graph_cells * (2 if g.braille else 1)
-    series = (
-        ("tok/s", [p.tok_s for p in state.history], tok_s),
-        ("accept", [p.acceptance_length for p in state.history], accept),
-    )
-    for name, values, newest in series:
-        for i, row in enumerate(area(by_time(times, values, WINDOW_S, dots), graph_cells, each, g)):
+    series = ([p.tok_s for p in state.history], [p.acceptance_length for p in state.history])
+    drawn = by_time(times, series, WINDOW_S, dots)
+    for name, values, newest in zip(("tok/s", "accept"), drawn, (tok_s, accept), strict=True):
+        for i, row in enumerate(area(values, graph_cells, each, g)):
             figure = right(number(newest) if i == 0 and running else "", 6, g)
             out.append(line(Span(f"{name if i == 0 else '':<7}", "muted"), Span(row, "graph"), Span(f" {figure}")))
         if gap:

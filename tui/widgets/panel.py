@@ -52,16 +52,23 @@ class Panel(Widget):
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
         self._draw = draw
+        self._made: Sequence[Line] | None = None
         self._lines: list[Line] = []
         self._drawn: list[Line] = []
         self._styles: dict[str, Style] = {}
+        self._strips: dict[int, tuple[Line, Strip]] = {}
+        self._looks: tuple[object, ...] = ()
 
     def redraw(self) -> None:
         """Draws the lines anew and repaints the stretches that differ."""
         cells, rows = self.size
         if cells <= 0 or rows <= 0 or not self.display:
             return
-        drawn = list(self._draw(cells, rows))[:rows] if self._draw is not None else []
+        made = self._draw(cells, rows) if self._draw is not None else ()
+        if made is self._made and len(self._lines) == rows:
+            return  # a drawing that remembers says so: nothing in it changed
+        self._made = made
+        drawn = list(made)[:rows]
         drawn.extend([()] * (rows - len(drawn)))
         before, drawn_before = self._lines, self._drawn
         if len(before) != rows:
@@ -86,11 +93,30 @@ class Panel(Widget):
         """The lines as they are shown."""
         return self._lines
 
-    def render_line(self, y: int) -> Strip:
-        """Returns one line's segments."""
-        if y >= len(self._lines):
-            return Strip.blank(self.size.width, self._style(""))
-        return Strip([Segment(s.text, self._style(s.role)) for s in self._lines[y]])
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Returns the segments of some lines, those of unchanged ones as they were.
+
+        In place of Textual's own way through borders, paddings and tints, none of which a panel has: of all panels
+        that a frame touches it asks for all lines, and most of them did not change.
+        """
+        width, background, filters = self.size.width, self.background_colors[1], self.get_line_filters()
+        looks = (width, background, *filters)
+        if looks != self._looks:
+            self._strips, self._looks = {}, looks
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            of: Line = self._lines[y] if y < len(self._lines) else ()
+            known = self._strips.get(y)
+            if known is None or known[0] is not of:
+                strip = Strip([Segment(s.text, self._style(s.role)) for s in of])
+                strip = strip.adjust_cell_length(width, self._style(""))
+                for line_filter in filters:
+                    strip = strip.apply_filter(line_filter, background)
+                known = self._strips[y] = (of, strip)
+            strips.append(known[1])
+        if crop.column_span == (0, width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
 
     def _style(self, role: str) -> Style:
         style = self._styles.get(role)
@@ -102,7 +128,7 @@ class Panel(Widget):
 
     def notify_style_update(self) -> None:
         """Forgets styles that a theme or a class has changed."""
-        self._styles = {}
+        self._styles, self._strips = {}, {}
         super().notify_style_update()
 
     def on_resize(self, _: Resize) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sessions.state import PresetState
 from tui.cells import pass_counts
 from tui.draw import Line, Span, fit, line, line_width
+from tui.glyphs import Glyphs
+from tui.remembered import remembered
 from tui.view import Facts
 from tui.words import cut, plain_text
 
@@ -12,7 +16,7 @@ from tui.words import cut, plain_text
 def draw_presets_line(facts: Facts, cells: int, rows: int) -> list[Line]:
     """Returns the presets with their keys; the line with the shown preset is always among those shown."""
     g = facts.glyphs
-    lines, shown_on = _lines(facts, cells)
+    lines, shown_on = _lines(facts.state.presets, facts.preset, facts.over, g, cells)
     first = max(0, min(shown_on - rows + 1, len(lines) - rows))
     kept = lines[first : first + rows]
     if len(lines) > rows and kept:
@@ -23,34 +27,36 @@ def draw_presets_line(facts: Facts, cells: int, rows: int) -> list[Line]:
 
 def lines_wanted(facts: Facts, cells: int) -> int:
     """Returns the lines that all presets take."""
-    return len(_lines(facts, cells)[0])
+    return len(_lines(facts.state.presets, facts.preset, facts.over, facts.glyphs, cells)[0])
 
 
-def _lines(facts: Facts, cells: int) -> tuple[list[list[Span]], int]:
+@remembered(8)
+def _lines(
+    of: Mapping[str, PresetState], looked_at: PresetState | None, over: bool, g: Glyphs, cells: int
+) -> tuple[list[list[Span]], int]:
+    """Returns all lines, and which of them the preset that is looked at is on."""
     lines: list[list[Span]] = [[Span(" presets", "muted")]]
     shown_on = 0
-    presets = list(facts.state.presets.values())
+    presets = list(of.values())
     longest = max(11, (cells - 9) // max(1, min(len(presets), 4)) - 8)
     for number, preset in enumerate(presets, start=1):
-        chip = _chip(facts, number, preset, longest)
+        chip = _chip(number, preset, g, longest, looked_at=preset is looked_at, over=over)
         gap = Span(" ") if len(lines[-1]) > 1 else Span("")
         if line_width((*lines[-1], gap, *chip)) > cells:
             lines.append([Span("        ")])
             gap = Span("")
         lines[-1].extend((gap, *chip))
-        if preset.preset.name == facts.preset_name:
+        if preset is looked_at:
             shown_on = len(lines) - 1
     return lines, shown_on
 
 
-def _chip(facts: Facts, number: int, preset: PresetState, longest: int) -> list[Span]:
-    g = facts.glyphs
+def _chip(number: int, preset: PresetState, g: Glyphs, longest: int, *, looked_at: bool, over: bool) -> list[Span]:
     name = cut(plain_text(preset.preset.name, g), longest, g)
     key = str(number) if number <= 9 else " "
-    looked_at = preset.preset.name == facts.preset_name
     sign, role = {
-        "in-effect": (g.off, "muted") if facts.over else (g.on, "good"),
-        "switching": (f"{g.failed} broken off", "warn") if facts.over else (g.running, "accent"),
+        "in-effect": (g.off, "muted") if over else (g.on, "good"),
+        "switching": (f"{g.failed} broken off", "warn") if over else (g.running, "accent"),
         "done": (g.good, "good"),
         "not-in-effect": (f"{g.failed} not in effect", "bad"),
         "skipped": (f"{g.skipped} skipped", "muted"),
