@@ -1,13 +1,11 @@
 """What the screens cost: bytes through a terminal, CPU, the time from a key to its repaint, the first paint.
 
-The screens run in a process of their own on a pseudo terminal, fed by a scripted sweep of 16 cells in the shape of a
-real one: 4 states a second, GPUs once a second, cells that end. `python -m benchmarks.terminal screen idle|busy` is
-that process.
+The screens run in a process of their own on a pseudo terminal, `benchmarks.screen`: fed by a scripted sweep of 16 cells
+in the shape of a real one, or by a finished one.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -23,7 +21,6 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -36,53 +33,6 @@ SETTLE_S = 3.0
 LIMITS = {"idle": 100.0, "busy": 20_000.0}
 CPU_LIMIT, KEY_LIMIT_MS, PAINT_LIMIT_S = 6.0, 50.0, 1.0
 _NAMES = re.compile(rb"tok/s|t/s user|TTFT p50|TTFT p99|accept|J/token|% vs ref")
-
-
-class Sweep:
-    """A source: a finished sweep that says nothing, or one that measures, four states a second."""
-
-    live = True
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    async def states(self) -> AsyncIterator[object]:
-        """Yields the states."""
-        from sessions.reduce import reduce, reduce_all
-        from tests.tui import scripted as s
-
-        if self.kind == "idle":
-            yield reduce_all(s.finished())
-            await asyncio.Event().wait()
-        state = reduce_all(s.mid_sweep())
-        names = list(state.presets)[2:]
-        cells = [s.key(n, c, k) for n in names for c in s.CONTEXTS for k in s.CONCURRENCIES]
-        tick = 0
-        while True:
-            cell = cells[tick // 8 % len(cells)]
-            t = state.t + 0.25
-            if tick % 8 == 0:
-                state = reduce(state, s.ev.PhaseChanged(t=t, phase="measuring", preset=cell.preset, cell=cell))
-                state = reduce(state, s.ev.CellStarted(t=t, cell=cell, run=cell.text))
-            if tick % 4 == 0:
-                state = reduce(reduce(state, s.gpus(t, load=0.8 + tick % 9 / 50)), s.server(t, waiting=tick % 3))
-            if tick % 8 == 7:
-                for event in s.measured(cell, t)[2:]:
-                    state = reduce(state, event)
-            else:
-                rate = 1500.0 + tick * 37 % 211
-                state = reduce(state, s.progressed(cell, t, tick % 8 / 8, rate))
-                state = reduce(state, s.decode_log(t, 1))
-            yield state
-            tick += 1
-            await asyncio.sleep(0.25)
-
-    async def command(self, command: object) -> object:
-        """Takes nothing."""
-        raise NotImplementedError(command)
-
-    async def close(self) -> None:
-        """Has nothing to give back."""
 
 
 class Screen:
@@ -144,7 +94,7 @@ class Screen:
 
 def measure(kind: str, size: tuple[int, int]) -> dict[str, float]:
     """Returns the figures of one run."""
-    screen = Screen([sys.executable, "-m", "benchmarks.terminal", "screen", kind], size)
+    screen = Screen([sys.executable, "-m", "benchmarks.screen", kind], size)
     try:
         drawn = screen.read(20.0, re.compile(rb"tok/s"))
         assert b"tok/s" in drawn, drawn[-2000:]
@@ -264,15 +214,5 @@ def main() -> None:
     print(f"the machine's load meanwhile: {load:.1f} on {os.cpu_count()} cores")
 
 
-def show(kind: str) -> None:
-    """Is the screens' process."""
-    from tui.app import run_app
-
-    run_app(Sweep(kind))  # type: ignore[arg-type]
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["screen"]:
-        show(sys.argv[2])
-    else:
-        main()
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from sessions import wire
 from sessions.commands import Command, Reply
 from sessions.errors import EngineLost
 from sessions.events import AnyEvent
+from sessions.folder import package_version
 from sessions.logread import state_of
 from sessions.reduce import reduce
 from sessions.state import SessionState
@@ -56,7 +56,7 @@ class EngineClient:
             self._reader, self._writer = await asyncio.open_unix_connection(self.path)
         except OSError as error:
             raise EngineLost(f"no engine answers at {self.path}: {error.strerror or error}") from error
-        self._send(wire.Hello(importlib.metadata.version("spectop")))
+        self._send(wire.Hello(package_version()))
         self._listening = asyncio.create_task(self._listen())
 
     async def states(self) -> AsyncIterator[SessionState]:
@@ -116,7 +116,7 @@ class EngineClient:
         assert self._reader is not None
         try:
             while True:
-                message = wire.from_engine.decode(await wire.read_frame(self._reader))
+                message = wire.from_engine().decode(await wire.read_frame(self._reader))
                 if isinstance(message, wire.Answer):
                     if (waiting := self._answers.get(message.id)) is not None and not waiting.done():
                         waiting.set_result(message.reply)

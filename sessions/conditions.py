@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from sessions.folder import printable
-from sessions.review import Session, settings_of
+from sessions.review import Session
+from sessions.settings import settings_of
 from sessions.state import PresetState
 
 _NOT_A_CONDITION = (

@@ -105,7 +105,7 @@ class ControlServer:
         sender = asyncio.create_task(self._send_news(watcher, writer))
         try:
             while True:
-                message = wire.to_engine.decode(await wire.read_frame(reader))
+                message = wire.to_engine().decode(await wire.read_frame(reader))
                 if isinstance(message, wire.Ready):
                     watcher.ready = True
                     watcher.wake.set()

@@ -1,14 +1,13 @@
-"""How long it will still take: a running session's rest, and a planned sweep before it is begun.
+"""How long a planned sweep will take, before it is begun.
 
-Built on what was seen: cells of this session, loads remembered on this machine, cells of earlier sessions of the same
-model. What nobody has seen yet is a guess, and says so.
+Built on what was seen: loads remembered on this machine, cells of earlier sessions of the same model. What nobody has
+seen yet is a guess, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,8 +21,8 @@ from sessions.errors import SessionError
 from sessions.events import CellKey
 from sessions.folder import folders
 from sessions.plan import plan_cells, reference_first
+from sessions.remaining import Seen, Where
 from sessions.review import open_session
-from sessions.state import CellState, SessionState
 from sessions.sweep import Sweep
 
 SESSIONS_LOOKED_AT = 10
@@ -32,8 +31,6 @@ GUESSED_SCALING = 0.7
 """Throughput at c streams is guessed as that of one stream times c to this power."""
 CELL_OVERHEAD_S = 1.0
 EVAL_ANSWER_TOKENS = 600
-
-_Where = tuple[int, int]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -57,74 +54,6 @@ class PlanEstimate(msgspec.Struct, frozen=True):
     total_s: float
     unknown: int
     guessed_s: float
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """What was seen of cells: seconds, or tok/s, by (context, concurrency)."""
-
-    values: Mapping[_Where, float]
-
-    @classmethod
-    def of(cls, found: Iterable[tuple[_Where, float]]) -> Seen:
-        """Collects values; several for one place become their median."""
-        grouped: dict[_Where, list[float]] = {}
-        for where, value in found:
-            grouped.setdefault(where, []).append(value)
-        return cls({where: median(values) for where, values in grouped.items()})
-
-    def at(self, context: int, concurrency: int) -> float | None:
-        """Returns the value at a place; else the median of its concurrency, else of everything; `None` of nothing."""
-        if (exact := self.values.get((context, concurrency))) is not None:
-            return exact
-        near = [v for (_, c), v in self.values.items() if c == concurrency] or list(self.values.values())
-        return median(near) if near else None
-
-
-def remaining_s(state: SessionState) -> float | None:
-    """Returns the seconds a session will still take, or `None` when it has ended or nothing is known yet.
-
-    Cells by those measured so far at the same place (or near it), restarts by those of this session or remembered
-    ones. Evals are not counted.
-    """
-    if state.status != "running" or not state.cells:
-        return None
-    seen = Seen.of(_cell_seconds(state))
-    left = [c for c in state.cells.values() if c.status in ("waiting", "running")]
-    total = 0.0
-    for cell in left:
-        whole = seen.at(cell.key.context, cell.key.concurrency) or state.cell_s_expected
-        if (seconds := _of_cell(cell, whole, state.t)) is None:
-            return None
-        total += seconds
-    if state.restarts:
-        proofs = [p.proof for p in state.presets.values() if p.proof is not None]
-        loads = [p.took_s for p in proofs if p.in_effect and p.took_s is not None]
-        load = median(loads) if loads else state.load_s_expected
-        for name in dict.fromkeys(c.key.preset for c in left):
-            preset = state.presets.get(name)
-            if preset is None or preset.status == "in-effect":
-                continue
-            if load is None:
-                return None
-            since = preset.switching_since_t if preset.status == "switching" else None
-            total += load if since is None else max(0.0, load - (state.t - since))
-    return total
-
-
-def _cell_seconds(state: SessionState) -> Iterable[tuple[_Where, float]]:
-    for cell in state.cells.values():
-        if cell.status == "measured" and cell.started_t is not None and cell.ended_t is not None:
-            yield (cell.key.context, cell.key.concurrency), cell.ended_t - cell.started_t
-
-
-def _of_cell(cell: CellState, whole: float | None, now: float) -> float | None:
-    if cell.status != "running" or cell.started_t is None:
-        return whole
-    gone = now - cell.started_t
-    share = cell.progress.share_done if cell.progress is not None else 0.0
-    if share > 0.1:  # by then the cell itself knows best
-        return gone / share * (1 - share)
-    return None if whole is None else max(0.0, whole - gone)
 
 
 def plan_estimate(sweep: Sweep, sessions_dir: Path, *, memory: LoadMemory | None = None) -> PlanEstimate:
@@ -157,7 +86,7 @@ def plan_estimate(sweep: Sweep, sessions_dir: Path, *, memory: LoadMemory | None
     )
 
 
-def _earlier_speeds(sessions_dir: Path, model: str | None) -> Iterable[tuple[_Where, float]]:
+def _earlier_speeds(sessions_dir: Path, model: str | None) -> Iterable[tuple[Where, float]]:
     """Yields whole-run throughput of measured cells of earlier sessions of a model, newest sessions first."""
     try:
         known = folders(sessions_dir)[-SESSIONS_LOOKED_AT:]

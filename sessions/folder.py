@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -64,6 +63,8 @@ def utc_now() -> str:
 
 def package_version() -> str:
     """Returns the installed package's version, or "unknown" when it runs from a bare source tree."""
+    import importlib.metadata  # late: it brings `email` and `zipfile` with it
+
     try:
         return importlib.metadata.version("spectop")
     except importlib.metadata.PackageNotFoundError:

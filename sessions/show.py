@@ -15,7 +15,8 @@ from loadgen.figures import CellFigures, Percentiles
 from sessions.events import SCHEMA_VERSION
 from sessions.folder import SessionInfo, printable, shortened
 from sessions.points import ACCEPTANCE, THROUGHPUT, Estimate, PointCells, points_of
-from sessions.review import Listed, Session, gpu_names, settings_of, settings_words, shown_proof, status_words
+from sessions.review import Listed, Session, gpu_names, status_words
+from sessions.settings import settings_of, settings_words, shown_proof
 from sessions.state import PresetState, SessionState
 
 NARROWEST = 120

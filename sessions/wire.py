@@ -8,6 +8,7 @@ can slow nobody.
 from __future__ import annotations
 
 import asyncio
+import functools
 import struct
 from typing import Any
 
@@ -61,8 +62,18 @@ ToEngine = Hello | Ready | Ask
 FromEngine = Snapshot | Happened | Answer
 
 _encoder = msgspec.msgpack.Encoder()
-to_engine = msgspec.msgpack.Decoder(ToEngine)
-from_engine = msgspec.msgpack.Decoder(FromEngine)
+
+
+@functools.cache
+def to_engine() -> msgspec.msgpack.Decoder[ToEngine]:
+    """Returns the decoder of what an engine gets; made when first asked for, as that takes milliseconds."""
+    return msgspec.msgpack.Decoder(ToEngine)
+
+
+@functools.cache
+def from_engine() -> msgspec.msgpack.Decoder[FromEngine]:
+    """Returns the decoder of what a terminal gets."""
+    return msgspec.msgpack.Decoder(FromEngine)
 
 
 def frame(message: Any) -> bytes:

@@ -7,7 +7,6 @@ the asked state, 130 interrupted.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 
@@ -41,13 +40,19 @@ def build_app() -> cyclopts.App:
     app = cyclopts.App(
         name="spectop",
         help="Live benchmarking monitor for speculative decoding.",
-        version=lambda: importlib.metadata.version("spectop"),
+        version=_version,
         help_format="plaintext",
         result_action="return_value",
     )
     for name, says in COMMANDS.items():
         app.command(f"tui.commands.{name}:{name}", name=name, help=says)
     return app
+
+
+def _version() -> str:
+    from sessions.folder import package_version
+
+    return package_version()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The application: screens over a source, and what the operator's keys do.
 
 Whatever changes the server asks first and says what will happen; quitting never ends a sweep unless that is asked for.
+Screens other than the first are imported when they are opened: nobody waits for them before anything is shown.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from sessions.client import EngineClient
 from sessions.commands import Command, Source
 from sessions.errors import SpectopError
 from sessions.folder import control_of, sessions_dir
-from sessions.review import open_session as open_saved
 from tui.clipboard import write_capture
 from tui.copying import asked_command
 from tui.draw import text_of
@@ -29,14 +28,7 @@ from tui.palette import commands_for
 from tui.replaying import change_speed, go_to, how_it_plays, jump, replay_of, toggle
 from tui.screens.ask import Ask, AskLine
 from tui.screens.base import SpectopScreen
-from tui.screens.cell import Cell
-from tui.screens.compare import Compare
-from tui.screens.evals import Evals
-from tui.screens.help import Help, bindings_of
 from tui.screens.live import Live
-from tui.screens.presets import Presets
-from tui.screens.recommend import Recommend
-from tui.screens.sessions import Sessions
 from tui.theme import THEMES
 from tui.watching import WatchingApp
 from tui.words import about, plain_text
@@ -251,27 +243,39 @@ class SpectopApp(WatchingApp):
 
     def open_cell(self) -> None:
         """Opens everything about the focused cell."""
+        from tui.screens.cell import Cell
+
         if self.facts.point is not None:
             self._open(Cell())
 
     def action_presets(self) -> None:
         """Opens all presets."""
+        from tui.screens.presets import Presets
+
         self._open(Presets())
 
     def action_evals(self) -> None:
         """Opens the evals."""
+        from tui.screens.evals import Evals
+
         self._open(Evals())
 
     def action_recommend(self) -> None:
         """Opens the recommendation."""
+        from tui.screens.recommend import Recommend
+
         self._open(Recommend())
 
     def action_sessions(self) -> None:
         """Opens the list of sessions."""
+        from tui.screens.sessions import Sessions
+
         self._open(Sessions(self.sessions_folder))
 
     def action_compare(self) -> None:
         """Asks which two presets are to be compared."""
+        from tui.screens.compare import Compare
+
         names = list(self.facts.state.presets)
         if self.folder is None or len(names) < 2:
             self.tell("a comparison needs a session with two presets", "warning")
@@ -294,6 +298,8 @@ class SpectopApp(WatchingApp):
 
     def action_help(self) -> None:
         """Opens the help for this screen."""
+        from tui.screens.help import Help, bindings_of
+
         if not isinstance(self.screen, (Help, Ask, AskLine)):
             self._open(Help(bindings_of(self.screen)))
 
@@ -305,6 +311,9 @@ class SpectopApp(WatchingApp):
     @work(exit_on_error=False, group="opening")
     async def open_session(self, folder: Path) -> None:
         """Leaves this session's screens (not the session) and shows another one."""
+        from sessions.client import EngineClient
+        from sessions.review import open_session as open_saved
+
         control = control_of(folder)
         try:
             found = await asyncio.to_thread(open_saved, folder)

@@ -27,8 +27,8 @@ from textual.worker import Worker, WorkerState
 
 from sessions.commands import Command, Reply, Source
 from sessions.errors import EngineLost, SpectopError
-from sessions.estimate import remaining_s
 from sessions.notify import terminal_notice
+from sessions.remaining import remaining_s
 from sessions.state import SessionState
 from tui.alerts import alert_between
 from tui.ascii_filter import AsciiOnly

@@ -12,7 +12,8 @@ from sessions.points import ACCEPTANCE, THROUGHPUT, matrix, points_of
 from sessions.recommend import Choice, Recommendation, recommend
 from sessions.report.blocks import Block, Cell, Picture, Pictures, Report, Section, Tone, Words, grid
 from sessions.report.machine import gpu_pictures, memory_peaks
-from sessions.review import Session, settings_words, shown_proof
+from sessions.review import Session
+from sessions.settings import settings_words, shown_proof
 from sessions.show import estimate_words, mean_words
 from sessions.state import PresetState
 from sessions.verdict_tables import percent_range

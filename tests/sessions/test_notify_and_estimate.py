@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from reconfig.loads import LoadMemory
 from reconfig.presets import Proof
 from sessions import events as ev
-from sessions.estimate import plan_estimate, remaining_s
+from sessions.estimate import plan_estimate
 from sessions.logread import read_events
 from sessions.notify import MOST_AT_ONCE, Notice, Notifier, notice_of, terminal_notice
 from sessions.reduce import reduce, reduce_all
+from sessions.remaining import remaining_s
 from sessions.state import SessionState
 from sessions.sweep import parse_sweep
 from tests.sessions.made import make_session

@@ -19,7 +19,8 @@ from sessions.log import SessionLog
 from sessions.logread import read_events, read_for_state, state_from, state_of
 from sessions.reduce import reduce_all
 from sessions.report import as_html, as_markdown, report_of
-from sessions.review import list_sessions, open_session, settings_of, settings_words, shown_proof
+from sessions.review import list_sessions, open_session
+from sessions.settings import settings_of, settings_words, shown_proof
 from sessions.show import print_list, print_session, session_json
 from sessions.tables import open_table, scan_requests, schema_of, why_no_parquet, write_parquet
 from tests.sessions.made import PRESETS, make_session, truth

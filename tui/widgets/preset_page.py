@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessions.review import settings_words, shown_proof
+from sessions.settings import settings_words, shown_proof
 from sessions.state import PresetState
 from tui.cells import pass_counts, shown
 from tui.draw import Line, Span, line, title

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconfig.presets import ProofStep
-from sessions.review import shown_proof
+from sessions.settings import shown_proof
 from sessions.state import PresetState
 from tui.draw import Line, Span, line, title
 from tui.graph import progress
