@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tui.spectop import SpectopApp
 
 
+@functools.lru_cache(64)
 def draw_keys(keys: tuple[tuple[str, str], ...], cells: int, glyphs: Glyphs) -> list[Line]:
     """Returns a line of keys with what they do; those that do not fit are left out from the right, not cut.
 
