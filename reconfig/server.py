@@ -100,6 +100,10 @@ class ServerView(Protocol):
         """`/server_info`, or `None` when it does not answer."""
         ...
 
+    async def version(self) -> str | None:
+        """`/version`, where vLLM tells what SGLang tells among its facts; `None` elsewhere."""
+        ...
+
     async def listing(self) -> Listing | None:
         """`/v1/models`, or `None` when it does not answer."""
         ...
@@ -144,6 +148,12 @@ class HttpServer:
             if isinstance(body, dict):
                 return ServerFacts(body)
         return None
+
+    async def version(self) -> str | None:
+        """See `ServerView`."""
+        body = await self._json("/version")
+        told = body.get("version") if isinstance(body, dict) else None
+        return told if isinstance(told, str) else None
 
     async def listing(self) -> Listing | None:
         """See `ServerView`."""

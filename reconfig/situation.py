@@ -20,11 +20,12 @@ LOOK_LIMIT_S = 4.0
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """One look: the manager's facts, who listens on the port, what the server says of its start."""
+    """One look: the manager's facts, who listens on the port, what the server says of its start and its version."""
 
     facts: dict[str, str]
     listeners: tuple[ProcessSeen, ...]
     instance: dict[str, str]
+    version: str | None = None
     pid: int | None = None
 
     @property
@@ -34,7 +35,8 @@ class Situation(msgspec.Struct, frozen=True):
         for listener in self.listeners[:1]:
             known["listener pid"] = str(listener.pid)
             known["listener started"] = f"{listener.started:.2f}"
-        return {**known, **{f"server {name}": text for name, text in self.instance.items()}}
+        told = self.instance if self.version is None else {**self.instance, "version": self.version}
+        return {**known, **{f"server {name}": text for name, text in told.items()}}
 
     def changed(self, later: Situation) -> list[str]:
         """The facts that a later look shows otherwise."""
@@ -63,17 +65,26 @@ class Onlooker:
 
     async def look(self) -> Situation:
         """What runs now."""
-        status, facts, listeners = await asyncio.gather(
+        status, (instance, version), listeners = await asyncio.gather(
             self.manager.status(),
-            self.server_facts(),
+            self._told(),
             asyncio.to_thread(self.listeners),  # looks at every process of the machine
         )
         return Situation(
-            facts=dict(status.facts),
-            listeners=listeners,
-            instance=facts.instance if facts is not None else {},
-            pid=status.pid,
+            facts=dict(status.facts), listeners=listeners, instance=instance, version=version, pid=status.pid
         )
+
+    async def _told(self) -> tuple[dict[str, str], str | None]:
+        """What the server says of its start, and its version."""
+        if not await self.server.port_open():
+            return {}, None
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                if (facts := await self.server.facts()) is not None:
+                    return facts.instance, facts.look_up("version")
+                return {}, await self.server.version()
+        except TimeoutError:
+            return {}, None
 
     async def server_facts(self) -> ServerFacts | None:
         """The server's own word, `None` when it does not answer."""

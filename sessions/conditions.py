@@ -77,7 +77,8 @@ def _flattened(tree: Any, path: str = "") -> dict[str, str]:
 def _preset_facts(preset: PresetState) -> dict[str, str]:
     facts = {k: str(v) for k, v in settings_of(preset.preset).items() if v not in (None, [], {})}
     if preset.proof is not None:
-        facts |= {k: v for k, v in preset.proof.instance.items() if "version" in k.lower()}
+        if version := preset.proof.instance.get("server version"):
+            facts["server version"] = version
         if preset.proof.model:
             facts["model by the server"] = preset.proof.model
     return facts

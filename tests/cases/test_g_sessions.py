@@ -509,7 +509,7 @@ def session_of(sessions_dir: Path, name: str, case: dict[str, Any]) -> Side:
                 cells=tuple(keys),
             )
         )
-        proof = Proof(preset="b8t4", in_effect=True, instance={"version": case["version"]})
+        proof = Proof(preset="b8t4", in_effect=True, instance={"server version": case["version"]})
         log.append(ev.PresetProved(t=0.5, proof=proof))
         for t, (key, cell) in enumerate(zip(keys, case["cells"], strict=True), 1):
             if cell["ok"]:

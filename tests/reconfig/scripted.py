@@ -195,6 +195,9 @@ class ScriptedServer:
     async def facts(self) -> ServerFacts | None:
         return ServerFacts(self.world.seen()["facts"])
 
+    async def version(self) -> str | None:
+        return None
+
     async def listing(self) -> Listing | None:
         return Listing(self.world.seen()["models"])
 

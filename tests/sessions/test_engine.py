@@ -83,6 +83,7 @@ async def test_nothing_comes_from_an_old_process_that_goes_on_answering(start: S
     proofs = [p.proof for p in state.presets.values()]
     pids = [p.instance["manager pid"] for p in proofs if p is not None]
     assert len(set(pids)) == 2
+    assert [p.instance["server version"] for p in proofs if p is not None] == ["0.5.23"] * 2
     assert "draft_window_size=2048, compact_cache=True" in {s.found for s in proofs[1].settings}  # type: ignore[union-attr]
 
 
