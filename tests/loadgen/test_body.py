@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from loadgen.body import push
+from loadgen.body import Take, push
 from loadgen.client import Client
 from loadgen.records import GenerationRequest, Message, Outcome
 from loadgen.spec import Target
@@ -55,7 +55,7 @@ async def scripted() -> AsyncIterator[tuple[Script, str]]:
 
 
 class Taken:
-    """Takes pieces, and tells when so many bytes have come."""
+    """Takes pieces, and tells when so many have come."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -72,6 +72,16 @@ class Taken:
         self._waiters.append((count, event))
         if len(self.pieces) < count:
             await event.wait()
+
+
+@asynccontextmanager
+async def pushed(take: Take, head: bytes = CHUNKED) -> AsyncIterator[tuple[Script, asyncio.Task[None]]]:
+    """A response that has begun and is being given away; the connection is let go at the end."""
+    async with scripted() as (script, url), aiohttp.ClientSession() as session:
+        asked = asyncio.create_task(session.get(url))
+        await script.send(head)
+        async with await asked as response:
+            yield script, asyncio.create_task(push(response.content, take))
 
 
 async def test_every_piece_in_order_and_the_connection_serves_again() -> None:
@@ -92,40 +102,32 @@ async def test_every_piece_in_order_and_the_connection_serves_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "rest", "pieces"),
+    ("head", "rest", "body"),
     [
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b"", []),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", b"", []),
-        (CHUNKED, b"0\r\n\r\n", []),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"four", [b"four"]),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b"", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b"", b""),
+        (CHUNKED, b"0\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"four", b"four"),
     ],
     ids=["empty", "none", "no chunks", "by length"],
 )
-async def test_bodies_of_every_form(head: bytes, rest: bytes, pieces: list[bytes]) -> None:
-    async with scripted() as (script, url), aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.get(url))
-        await script.send(head)
-        async with await asked as response:
-            taken = Taken()
-            reading = asyncio.create_task(push(response.content, taken))
-            await script.send(rest)
-            await reading
-        assert b"".join(taken.pieces) == b"".join(pieces)
+async def test_bodies_of_every_form(head: bytes, rest: bytes, body: bytes) -> None:
+    taken = Taken()
+    async with pushed(taken, head) as (script, reading):
+        await script.send(rest)
+        await reading
+    assert b"".join(taken.pieces) == body
 
 
 async def test_a_body_cut_off_raises_after_all_that_came() -> None:
-    async with scripted() as (script, url), aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.get(url))
-        await script.send(CHUNKED)
-        async with await asked as response:
-            taken = Taken()
-            reading = asyncio.create_task(push(response.content, taken))
-            await script.send(chunk(b"a part"))
-            await taken.has(1)
-            (await script.writer).close()
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await reading
-        assert taken.pieces == [b"a part"]
+    taken = Taken()
+    async with pushed(taken) as (script, reading):
+        await script.send(chunk(b"a part"))
+        await taken.has(1)
+        (await script.writer).close()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await reading
+    assert taken.pieces == [b"a part"]
 
 
 async def test_what_the_taker_raises_is_raised_and_it_is_left_alone() -> None:
@@ -135,33 +137,25 @@ async def test_what_the_taker_raises_is_raised_and_it_is_left_alone() -> None:
         seen.append(data)
         raise ValueError("not this")
 
-    async with scripted() as (script, url), aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.get(url))
-        await script.send(CHUNKED)
-        async with await asked as response:
-            reading = asyncio.create_task(push(response.content, take))
-            await script.send(chunk(b"one") + chunk(b"two"))
-            with pytest.raises(ValueError, match="not this"):
-                await reading
+    async with pushed(take) as (script, reading):
+        await script.send(chunk(b"one") + chunk(b"two"))
+        with pytest.raises(ValueError, match="not this"):
+            await reading
+    async with asyncio.timeout(LIMIT_S):
         await script.gone.wait()
     assert seen == [b"one"]
 
 
 async def test_a_cancelled_read_takes_nothing_more() -> None:
-    async with scripted() as (script, url), aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.get(url))
-        await script.send(CHUNKED)
-        taken = Taken()
-        async with await asked as response:
-            reading = asyncio.create_task(push(response.content, taken))
-            await script.send(chunk(b"one"))
-            await taken.has(1)
-            reading.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await reading
-            await script.send(chunk(b"late") + b"0\r\n\r\n")
-            await response.content.wait_eof()
-        assert taken.pieces == [b"one"]
+    taken = Taken()
+    async with pushed(taken) as (script, reading):
+        await script.send(chunk(b"one"))
+        await taken.has(1)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await script.send(chunk(b"late") + b"0\r\n\r\n")
+    assert taken.pieces == [b"one"]
 
 
 async def test_an_event_without_end_is_the_requests_failure() -> None:
