@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,17 +10,10 @@ import aiohttp
 import pytest
 
 from loadgen.body import Take, push
-from loadgen.client import Client
-from loadgen.records import GenerationRequest, Message, Outcome
-from loadgen.spec import Target
-from loadgen.sse import MAX_EVENT_BYTES
+from tests.loadgen.scripted_server import chunk
 
 LIMIT_S = 20.0
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class Script:
@@ -156,21 +148,3 @@ async def test_a_cancelled_read_takes_nothing_more() -> None:
             await reading
         await script.send(chunk(b"late") + b"0\r\n\r\n")
     assert taken.pieces == [b"one"]
-
-
-async def test_an_event_without_end_is_the_requests_failure() -> None:
-    async with scripted() as (script, url):
-        client = Client(Target(base_url=url, model="mock"), origin_ns=0, connections=1)
-        request = GenerationRequest(rid="endless", messages=(Message(role="user", content="hello"),), max_tokens=8)
-        asked = asyncio.create_task(client.generate(request))
-        begun = json.dumps({"choices": [{"index": 0, "delta": {"content": "hello"}}]}).encode()
-        await script.send(CHUNKED + chunk(b"data: " + begun + b"\n\n") + chunk(b"data: "))
-        piece = chunk(b"x" * (1 << 20))
-        for _ in range(MAX_EVENT_BYTES // (1 << 20) + 1):
-            await script.send(piece)
-        record = (await asked).record
-        await script.gone.wait()
-        await client.close()
-    assert record.outcome is Outcome.STREAM_ERROR
-    assert record.error == f"one event of the stream is longer than {MAX_EVENT_BYTES} bytes"
-    assert len(record.chunks) == 1

@@ -4,121 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from loadgen.client import Client, LocalGenerator, raise_file_limit
-from loadgen.records import GenerationRequest, Message, Outcome
+from loadgen.records import Outcome
 from loadgen.spec import DialectName, Target
 from tests.loadgen.canned import answer, canned
-
-LIMIT_S = 20.0
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-END = b"0\r\n\r\n"
-
-Serve = Callable[["Connection"], Awaitable[None]]
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def event(content: str | None = None, finish: str | None = None, usage: dict[str, int] | None = None) -> bytes:
-    delta = {} if content is None else {"content": content}
-    body = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": usage}
-    return chunk(f"data: {json.dumps(body)}\n\n".encode())
-
-
-ANSWER = event("hello") + event(finish="stop", usage={"completion_tokens": 1})
-DONE = chunk(b"data: [DONE]\n\n")
-
-
-class Connection:
-    """One connection of a client, as a server's script sees it."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def request(self) -> tuple[str, bytes]:
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-        length = next(int(line[15:]) for line in head.lower().split("\r\n") if line.startswith("content-length:"))
-        return head.split(" ", 2)[1], await self.reader.readexactly(length)
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def gone(self) -> None:
-        """Waits until the client has closed the connection."""
-        async with asyncio.timeout(LIMIT_S):
-            while await self.reader.read(1000):
-                pass
-
-
-class Script:
-    """A server that does as a script says, connection by connection; aborts are noted."""
-
-    def __init__(self, *serves: Serve) -> None:
-        self.serves = list(serves)
-        self.answers_aborts = True
-        self.connections = 0
-        self.aborted: list[dict[str, Any]] = []
-        self.paths: list[str] = []
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer)
-        try:
-            self.connections += 1
-            await self._serve(connection)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    async def _serve(self, connection: Connection) -> None:
-        path, body = await connection.request()
-        if path == "/abort_request":
-            self.aborted.append(json.loads(body))
-            if not self.answers_aborts:
-                await connection.gone()
-                return
-            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            return
-        self.paths.append(path)
-        await self.serves.pop(0)(connection)
-
-
-@asynccontextmanager
-async def scripted(*serves: Serve, dialect: DialectName = "sglang") -> AsyncIterator[tuple[Client, Script]]:
-    script = Script(*serves)
-    server = await asyncio.start_server(script.handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = Client(
-        Target(base_url=f"http://127.0.0.1:{port}", model="m", dialect=dialect), origin_ns=0, connections=64
-    )
-    try:
-        yield client, script
-    finally:
-        await client.close()
-        server.close()
-        await server.wait_closed()
-
-
-def request(**changes: Any) -> GenerationRequest:
-    given: dict[str, Any] = {"rid": "our-id", "messages": (Message("user", "hi"),), "keep_text": True}
-    return GenerationRequest(**(given | changes))
-
-
-async def whole_answer(connection: Connection) -> None:
-    await connection.send(HEAD + ANSWER + DONE + END)
-
-
-async def closes_at_once(connection: Connection) -> None:
-    connection.writer.transport.abort()
+from tests.loadgen.scripted_server import (
+    ANSWER,
+    DONE,
+    END,
+    HEAD,
+    LIMIT_S,
+    Connection,
+    Script,
+    chunk,
+    closes_at_once,
+    event,
+    request,
+    scripted,
+    whole_answer,
+)
 
 
 async def test_a_refused_connection() -> None:
@@ -175,87 +83,6 @@ async def test_never_again_after_the_first_byte() -> None:
         assert record.error is not None and "connection was lost" in record.error
         assert script.connections == 1
         assert len(record.chunks) == 1
-
-
-async def test_a_stall_in_mid_stream() -> None:
-    async def stalls(connection: Connection) -> None:
-        await connection.send(HEAD + event("x"))
-        await connection.gone()
-
-    async with scripted(stalls) as (client, script):
-        record = (await client.generate(request(stall_timeout_s=0.1))).record
-        assert (record.outcome, record.error) == (Outcome.TIMEOUT, "nothing came for 0.1 s in mid-stream")
-        assert record.ttft is not None
-        assert script.aborted == [{"rid": "our-id", "abort_all": False}]
-
-
-async def test_a_stall_is_seen_though_the_limit_of_the_first_token_is_far() -> None:
-    async def stalls(connection: Connection) -> None:
-        await connection.send(HEAD)
-        await asyncio.sleep(0.2)
-        await connection.send(event("x"))
-        await connection.gone()
-
-    async with scripted(stalls) as (client, _):
-        record = (await client.generate(request(stall_timeout_s=0.1, first_token_timeout_s=1000))).record
-        assert record.error == "nothing came for 0.1 s in mid-stream"
-
-
-async def test_a_long_prefill_is_no_stall() -> None:
-    async def thinks_first(connection: Connection) -> None:
-        await connection.send(HEAD)
-        await asyncio.sleep(0.3)
-        await connection.send(ANSWER + DONE + END)
-
-    async with scripted(thinks_first) as (client, _):
-        record = (await client.generate(request(stall_timeout_s=0.05))).record
-        assert record.valid, record.error
-
-
-async def test_no_first_token_though_comments_come() -> None:
-    async def only_comments(connection: Connection) -> None:
-        await connection.send(HEAD)
-        while True:
-            await connection.send(chunk(b": still busy\n\n"))
-            await asyncio.sleep(0.02)
-
-    async with scripted(only_comments) as (client, script):
-        record = (await client.generate(request(first_token_timeout_s=0.2))).record
-        assert (record.outcome, record.error) == (Outcome.TIMEOUT, "no token within 0.2 s")
-        assert len(script.aborted) == 1
-
-
-async def test_the_whole_request_takes_too_long() -> None:
-    async def endless(connection: Connection) -> None:
-        await connection.send(HEAD)
-        while True:
-            await connection.send(event("x"))
-            await asyncio.sleep(0.02)
-
-    async with scripted(endless) as (client, _):
-        record = (await client.generate(request(request_timeout_s=0.3, stall_timeout_s=5))).record
-        assert (record.outcome, record.error) == (Outcome.TIMEOUT, "the whole request took longer than 0.3 s")
-        assert record.chunks
-
-
-async def test_no_headers_within_the_limit() -> None:
-    async def silent(connection: Connection) -> None:
-        await connection.gone()
-
-    async with scripted(silent) as (client, _):
-        record = (await client.generate(request(first_token_timeout_s=0.1))).record
-        assert (record.outcome, record.http_status) == (Outcome.TIMEOUT, None)
-
-
-async def test_a_body_that_goes_on_after_done() -> None:
-    async def never_ends(connection: Connection) -> None:
-        await connection.send(HEAD + ANSWER + DONE)
-        await connection.gone()
-
-    async with scripted(never_ends) as (client, script):
-        record = (await client.generate(request())).record
-        assert record.valid, record.error
-        assert script.aborted == []
 
 
 async def test_a_connection_lost_after_done_is_no_failure() -> None:
