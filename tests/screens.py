@@ -16,7 +16,7 @@ from sessions.events import AnyEvent
 from sessions.reduce import reduce_all
 from tests.tui import scripted as s
 from tests.tui.piloting import make_app, until
-from tests.tui.test_other_screens import record, write_session
+from tests.tui.recorded import record, write_session
 from tui.glyphs import ASCII, UTF8, Glyphs
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -1,4 +1,4 @@
-"""The other screens, with scripted sources and real session folders."""
+"""The screens of one session beside the live one, with scripted sources and real session folders."""
 
 from __future__ import annotations
 
@@ -7,64 +7,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loadgen.records import AcceptanceSource, Chunk, Outcome, RequestRecord
+from loadgen.records import Outcome
 from reconfig.presets import Preset, ProofStep
 from sessions.commands import Command, Reply
 from sessions.events import AnyEvent
 from sessions.log import SavedText
-from sessions.replay import ReplaySource
 from tests.tui import scripted as s
 from tests.tui.piloting import panel_text, running, screen_text, until
+from tests.tui.recorded import record, write_session
 from tui.screens.add_preset import AddPreset
-from tui.screens.ask import Ask, AskLine
+from tui.screens.ask import Ask
 from tui.screens.cell import Cell
-from tui.screens.compare import Compare
-from tui.screens.live import Live
 from tui.screens.presets import Presets
-from tui.screens.sessions import Sessions
-from tui.spectop import SpectopApp
-
-
-def record(cell: s.CellKey, i: int, outcome: Outcome = Outcome.OK, begin: float = 1500.0) -> RequestRecord:
-    """A request as a cell of 16 users leaves it; figures scatter, the same in every run."""
-    sent = begin + i // 16 * 3.3 + i % 16 * 0.02
-    ttft = 0.08 + (i * 37 % 64) ** 1.7 / 18000 + i * 13 % 7 / 300
-    gap = 0.024 + (i * 29 % 31) / 6000
-    return RequestRecord(
-        t=sent + 3,
-        cell=cell.text,
-        rid=f"r{i}",
-        purpose="cell",
-        t_due=sent,
-        t_send=sent,
-        ttft=ttft,
-        e2e=ttft + 96 * gap,
-        n_out=512,
-        n_first=1,
-        n_first_known=True,
-        prompt_tokens=60,
-        cached_tokens=0,
-        finish_reason="length",
-        outcome=outcome,
-        error=None if outcome is Outcome.OK else "HTTP 500: [/bin/x] broke",
-        chunks=tuple(Chunk(ttft + j * gap + (i + j) * 7 % 5 / 900, 5) for j in range(97)),
-        verify_steps=120,
-        correct_drafts=391,
-        acceptance_source=AcceptanceSource.PER_REQUEST,
-        max_tokens=512,
-    )
-
-
-def write_session(folder: Path, events: list[AnyEvent], records: list[RequestRecord] | None = None) -> Path:
-    """A session's folder as an engine leaves it."""
-    folder.mkdir(parents=True)
-    (folder / "events.jsonl").write_bytes(b"".join(msgspec.json.encode(e) + b"\n" for e in events))
-    (folder / "requests.jsonl").write_bytes(b"".join(msgspec.json.encode(r) + b"\n" for r in records or []))
-    return folder
-
-
-def without_evals(events: list[AnyEvent]) -> list[AnyEvent]:
-    return [e for e in events if not isinstance(e, s.ev.EvalEnded)]
 
 
 async def test_a_cell_shows_its_figures_marks_and_requests(tmp_path: Path) -> None:
@@ -267,169 +221,6 @@ async def test_a_lossless_check_that_was_not_made_is_said_once_and_why() -> None
         await until(pilot, lambda: "no lossless check under this preset" in screen_text(app))
         assert "lossless_prompts = 0 in the sweep" in screen_text(app)
         assert "no differences" not in screen_text(app)
-
-
-async def test_sessions_are_listed_searched_opened_and_deleted(tmp_path: Path) -> None:
-    one = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
-    write_session(tmp_path / "20260302T115845.000Z-two", s.mid_sweep())
-    async with running(s.Scripted.of(s.mid_sweep()), (120, 40), folder=one) as (app, pilot):
-        await pilot.press("S")
-        await until(pilot, lambda: "kimi-k26-rtx6000" in panel_text(app, "list"), "the list")
-        rows = panel_text(app, "list")
-        assert "48/48" in rows
-        assert "finished SIMULATED" in rows
-        assert "interrupted" in rows
-        page = panel_text(app, "page")
-        assert "20260302T115845.000Z-two" in page and "8 x NVIDIA RTX PRO 6000 Blackwell" in page
-        (best,) = [row for row in page.splitlines() if "b8t4-w2048" in row]
-        assert best.split()[1:7] == ["10/16", "2033", "4.30", "60", "x", "64"]
-        await pilot.press("slash")
-        await until(pilot, lambda: isinstance(app.screen, AskLine))
-        await pilot.press(*"finished", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Sessions))
-        await until(pilot, lambda: "interrupted" not in panel_text(app, "list"))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, Live) and not app.facts.view.live)
-        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
-        await pilot.press("S")
-        await until(pilot, lambda: isinstance(app.screen, Sessions) and bool(app.screen.listing.chosen))
-        await pilot.press("down", "D")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
-        assert "cannot be undone" in screen_text(app)
-        assert one.exists()
-        await pilot.press("y")
-        await until(pilot, lambda: not one.exists(), "deletion")
-
-
-async def test_a_saved_session_is_played_and_moved_through(tmp_path: Path) -> None:
-    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
-    source = ReplaySource(folder, start="end")
-    app = SpectopApp(source, clock=lambda: 0.0, period_s=0.01, folder=folder, read_only=True)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
-        assert "SAVED" in screen_text(app)
-        await pilot.press("home")
-        await until(pilot, lambda: "cell 1/48" in screen_text(app))
-        await pilot.press("full_stop")
-        await until(pilot, lambda: "none/60x1/t0/r1 begins" in screen_text(app))
-        await until(pilot, lambda: "measuring 60 × 1" in screen_text(app))
-        await pilot.press("plus", "plus", "space")
-        await until(pilot, lambda: "REPLAY 100x" in screen_text(app))
-        await pilot.press("space")
-        await until(pilot, lambda: "REPLAY paused" in screen_text(app))
-        keys = panel_text(app, "keys")
-        assert "space play" in keys
-        assert "+ - speed" in keys
-        assert "pause" not in keys
-        await pilot.press("minus", "comma")
-        assert source.speed == 10.0
-        await pilot.press("end")
-        await until(pilot, lambda: "finished: 48 of 48" in screen_text(app))
-        await pilot.press("q")
-        await until(pilot, lambda: not app.is_running)
-
-
-async def test_a_session_that_is_played_from_its_start_says_so_at_once(tmp_path: Path) -> None:
-    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
-    app = SpectopApp(ReplaySource(folder, speed=10.0), clock=lambda: 0.0, period_s=0.01, folder=folder, read_only=True)
-    async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: "REPLAY 10x" in screen_text(app))
-        await pilot.press("space")
-        await until(pilot, lambda: "REPLAY paused" in screen_text(app))
-
-
-async def test_read_only_screens_say_that_they_delete_nothing(tmp_path: Path) -> None:
-    folder = write_session(tmp_path / "20260301T115845.000Z-one", s.finished())
-    async with running(s.Scripted.of(s.finished()), folder=folder, read_only=True) as (app, pilot):
-        await pilot.press("S")
-        await until(pilot, lambda: isinstance(app.screen, Sessions) and bool(app.screen.listing.chosen))
-        await pilot.press("D")
-        await until(pilot, lambda: "nothing is deleted" in screen_text(app))
-        assert folder.exists()
-
-
-async def test_two_sessions_are_compared_with_conditions_first(tmp_path: Path) -> None:
-    write_session(tmp_path / "20260301T115845.000Z-one", without_evals(s.finished()))
-    write_session(tmp_path / "20260302T115845.000Z-two", without_evals(s.finished()))
-    async with running(s.Scripted.of(s.finished()), (120, 60), folder=tmp_path / "20260301T115845.000Z-one") as (
-        app,
-        pilot,
-    ):
-        await pilot.press("S")
-        await until(pilot, lambda: "48/48" in panel_text(app, "list"))
-        await pilot.press("c")
-        await until(pilot, lambda: "pick one session" in screen_text(app))
-        await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, Compare))
-        await until(pilot, lambda: "over all cells" in screen_text(app), "the comparison")
-        shown = screen_text(app)
-        assert shown.count("= +0") >= 16
-        assert "throughput, cell by cell: 48 same within noise" in shown
-        assert "throughput_tok_s" not in shown
-        assert "no interval" in shown
-        await pilot.press("m")
-        await until(pilot, lambda: "tok/s per user" in screen_text(app))
-
-
-async def test_two_presets_of_a_session_are_compared(tmp_path: Path) -> None:
-    folder = write_session(tmp_path / "20260301T115845.000Z-one", without_evals(s.finished()))
-    async with running(s.Scripted.of(s.finished()), (120, 60), folder=folder) as (app, pilot):
-        await pilot.press("C")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
-        assert "Compare b8t4-w2048 with which preset?" in screen_text(app)
-        await pilot.press("1")
-        await until(pilot, lambda: "+92" in screen_text(app), "the differences")
-        assert "b8t4-w2048 against none" in screen_text(app)
-        assert "conditions that differ" not in screen_text(app)
-        assert "what the presets differ in" in screen_text(app)
-        assert "A NONE, B DDTREE" in screen_text(app)
-        assert "+92 ±6" in screen_text(app)
-        await pilot.press("w")
-        await until(pilot, lambda: "none against b8t4-w2048" in screen_text(app))
-
-
-async def test_recommend_names_a_preset_and_why() -> None:
-    async with running(s.Scripted.of(s.finished()), (120, 40)) as (app, pilot):
-        await pilot.press("R")
-        await until(pilot, lambda: "policy" in screen_text(app))
-        shown = screen_text(app)
-        assert "overall  b8t4-w2048" in shown
-        assert "against none" in shown
-        await pilot.press("b")
-        await until(pilot, lambda: "for per-user" in screen_text(app))
-
-
-async def test_recommend_gives_no_verdict_where_noise_or_a_single_vote_makes_it() -> None:
-    events = [e for e in s.finished() if not (isinstance(e, s.ev.CellEnded) and e.cell.preset == "none")]
-    only = s.key("b8t4-w2048", 60, 1)
-    events = [e for e in events if not (isinstance(e, s.ev.CellEnded) and e.cell.context == 60 and e.cell != only)]
-    begun = events[0]
-    assert isinstance(begun, s.ev.SessionStarted)
-    events[0] = msgspec.structs.replace(begun, reference="b8t4-w2048")
-    same = [
-        msgspec.structs.replace(e, figures=s.figures(e.cell.context, e.cell.concurrency))
-        if isinstance(e, s.ev.CellEnded)
-        else e
-        for e in events
-        if not isinstance(e, s.ev.LosslessEnded)
-    ]
-    async with running(s.Scripted.of(same), (120, 70)) as (app, pilot):
-        await pilot.press("R")
-        await until(pilot, lambda: "policy" in screen_text(app))
-        shown = screen_text(app)
-        assert "no preset is better within noise; first by figure: b" in shown
-        assert "b8t4-w2048 (only one)" in shown
-        assert "no other preset has a vote there" in shown
-        own = next(row for row in shown.splitlines() if "13/16 points" in row and "b8t4-w2048" in row)
-        assert "reference" in own
-        assert "core-5: 4 of 5 passed, a smaller share than under another preset" in shown
-
-
-async def test_recommend_before_anything_is_measured_says_so() -> None:
-    async with running(s.Scripted.of([s.started()])) as (app, pilot):
-        await pilot.press("R")
-        await until(pilot, lambda: "overall" in screen_text(app))
-        assert "none can be named" in screen_text(app)
 
 
 async def test_help_lists_the_keys_of_the_screen_it_was_asked_from() -> None:
