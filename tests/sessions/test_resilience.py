@@ -235,7 +235,7 @@ async def test_a_stopped_session_is_resumed_and_its_old_end_is_not_taken_for_the
 
 
 async def test_a_second_engine_is_refused_and_the_first_does_not_notice(tmp_path: Path, runs: list[Run]) -> None:
-    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2)), tmp_path)
+    run = Run(sweep_on_simserver(DDTREE, concurrency=(1, 2), requests_per_slot=8, speed=2.0), tmp_path)
     runs.append(run)
     run.start()
     client = await run.client()
