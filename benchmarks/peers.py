@@ -151,7 +151,10 @@ def main() -> None:
             (PACED_STREAMS, PACED_CHUNKS, PACED_US),
             (FAST_STREAMS, FAST_CHUNKS, 0),
         ):
-            pace = f"one event each {delay_us / 1e3:g} ms" if delay_us else "as fast as possible"
+            pace = "as fast as possible"
+            if delay_us:
+                offered = streams * 1_000_000 / delay_us
+                pace = f"one event each {delay_us / 1e3:g} ms: {offered:,.0f} a second are offered, nobody reads more"
             print(f"{streams} streams, {pace}")
             with firehose(program, chunks, delay_us) as port:
                 ours, _, _ = read_by_us(port, streams, 1)
