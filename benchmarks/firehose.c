@@ -8,8 +8,9 @@
  * is closed.
  *
  * Paced streams keep to one beat, as those of a server that decodes in batches do, and one thread writes them all: to
- * wake a thread for each chunk would take the time of the client that is measured beside it. A stream that nobody reads
- * holds up the others once its socket is full.
+ * wake a thread for each chunk would take the time of the client that is measured beside it. A beat that was missed,
+ * the machine being stopped for a while, is not made up for: no server decodes faster afterwards. A stream that nobody
+ * reads holds up the others once its socket is full.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -75,14 +76,20 @@ static void beat(void) {
   pthread_mutex_unlock(&lock);
 }
 
+static long long now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 static void *keep_the_beat(void *argument) {
-  struct timespec due;
+  long long due = now_ns(), now;
   (void)argument;
-  clock_gettime(CLOCK_MONOTONIC, &due);
   for (;;) {
-    due.tv_nsec += delay_us * 1000L;
-    while (due.tv_nsec >= 1000000000L) { due.tv_nsec -= 1000000000L; due.tv_sec++; }
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR) {}
+    due += delay_us * 1000LL;
+    struct timespec at = {.tv_sec = due / 1000000000LL, .tv_nsec = due % 1000000000LL};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {}
+    if ((now = now_ns()) - due > delay_us * 1000LL) due = now;
     beat();
   }
 }
