@@ -24,7 +24,7 @@ class _PushedBody(aiohttp.StreamReader):
         if take is not None:
             try:
                 take(data)
-            except Exception as exc:  # whose it is knows the task that waits
+            except Exception as exc:  # whatever it is, the task that waits in `push` raises it
                 del _takers[self]
                 self.set_exception(exc)
         return False
